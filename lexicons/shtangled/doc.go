@@ -1,0 +1,7 @@
+// Package shtangled holds the Go types of the sh.tangled lexicons, the older generation of the network.
+//
+// Everything but this file is generated; see package lexicons. The types are views: encoding one again
+// loses the fields that it does not know, so what is stored or signed is always the bytes of a
+// lexicons.Record. Decode with lexicons.Decode and lexicons.DecodeJSON, which refuse what a bare decoder
+// lets through.
+package shtangled
