@@ -1,130 +1,115 @@
 package netguard
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"time"
 )
 
-// ErrTooLarge is returned by ReadLimited when a body is longer than its limit.
-var ErrTooLarge = errors.New("netguard: body too large")
-
-// ClientOptions shape one HTTP client.
+// ClientOptions shape one HTTP client. The zero value is a client for small API calls.
 type ClientOptions struct {
-	// Timeout bounds a whole exchange, body included. Zero is 10 s; negative is none, for streams whose
-	// caller bounds them by context.
+	// Timeout bounds a whole exchange, reading the body included. Zero means 15 s; negative means none,
+	// for streams that the caller bounds by context.
 	Timeout time.Duration
-	// SameHostRedirects is how many redirects are followed; each must keep scheme and host, and is dialled
-	// through the guard again. Zero follows none.
-	SameHostRedirects int
+	// Redirects is how many redirects to follow, and only to the same scheme and host. Zero means none:
+	// a redirect is then an error.
+	Redirects int
+	// MaxConnsPerHost bounds connections to one host. Zero means 8.
+	MaxConnsPerHost int
 }
 
-// HTTPClient returns a client over the guarded dialer: no proxy from the environment, no cookies, no
-// redirects unless asked, no transparent decompression (a compressed body counts as what it is), bounded
-// response headers. Callers bound bodies with ReadLimited.
+// HTTPClient returns a client whose every connection goes through the guard. It knows no proxy, no
+// cookies and no content decoding, so a body has as many bytes as were sent. Read bodies with ReadLimited.
 func (g *Guard) HTTPClient(o ClientOptions) *http.Client {
 	if o.Timeout == 0 {
-		o.Timeout = 10 * time.Second
+		o.Timeout = 15 * time.Second
 	}
-	t := &http.Transport{
+	if o.Timeout < 0 {
+		o.Timeout = 0
+	}
+	if o.MaxConnsPerHost <= 0 {
+		o.MaxConnsPerHost = 8
+	}
+	return &http.Client{
+		Transport:     &transport{g: g, next: g.transport(o.MaxConnsPerHost)},
+		Timeout:       o.Timeout,
+		CheckRedirect: g.checkRedirect(o.Redirects),
+	}
+}
+
+func (g *Guard) transport(perHost int) *http.Transport {
+	return &http.Transport{
 		Proxy:                  nil,
 		DialContext:            g.DialContext,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
 		ForceAttemptHTTP2:      true,
 		DisableCompression:     true,
-		TLSHandshakeTimeout:    5 * time.Second,
-		ResponseHeaderTimeout:  max(o.Timeout, 0),
+		TLSHandshakeTimeout:    g.cfg.Timeout,
+		ResponseHeaderTimeout:  30 * time.Second,
 		ExpectContinueTimeout:  time.Second,
 		IdleConnTimeout:        30 * time.Second,
 		MaxIdleConns:           64,
-		MaxIdleConnsPerHost:    4,
-		MaxConnsPerHost:        16,
+		MaxIdleConnsPerHost:    2,
+		MaxConnsPerHost:        perHost,
 		MaxResponseHeaderBytes: 64 << 10,
 	}
-	return &http.Client{
-		Transport: &schemeGuard{guard: g, next: t},
-		Timeout:   max(o.Timeout, 0),
-		CheckRedirect: func(req *http.Request, via []*http.Request) error {
-			return g.redirect(o.SameHostRedirects, req, via)
-		},
+}
+
+func (g *Guard) checkRedirect(max int) func(*http.Request, []*http.Request) error {
+	return func(req *http.Request, via []*http.Request) error {
+		first := via[0].URL
+		if len(via) > max || req.URL.Scheme != first.Scheme || req.URL.Host != first.Host {
+			return g.deny(ReasonRedirect, req.URL.Host)
+		}
+		return nil
 	}
 }
 
-func (g *Guard) redirect(limit int, req *http.Request, via []*http.Request) error {
-	first := via[0].URL
-	if len(via) > limit || req.URL.Scheme != first.Scheme || req.URL.Host != first.Host {
-		g.denied("redirect")
-		return ErrRedirect
-	}
-	return nil
-}
-
-// schemeGuard refuses URLs that are not https (http too in development), carry a user part or have no
-// host, and sends https to development hosts as http.
-type schemeGuard struct {
-	guard *Guard
-	next  http.RoundTripper
+// transport keeps requests to https (and http with Dev) before anything is dialled: port 443 alone would
+// still let a plain request out.
+type transport struct {
+	g    *Guard
+	next *http.Transport
 }
 
 // RoundTrip implements http.RoundTripper.
-func (s *schemeGuard) RoundTrip(req *http.Request) (*http.Response, error) {
-	if err := s.guard.CheckURL(req.URL); err != nil {
-		return nil, closeBody(req, err)
-	}
-	downgrade := req.URL.Scheme == "https" && s.guard.Plain(req.URL.Hostname())
-	named := req.Header.Get("User-Agent") != "" || s.guard.userAgent == ""
-	if downgrade || !named {
-		// A RoundTripper must not change the request it was given.
-		req = req.Clone(req.Context())
-		if downgrade {
-			req.URL.Scheme = "http"
+func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	ok := req.URL.Scheme == "https" || req.URL.Scheme == "http" && t.g.cfg.Dev
+	if !ok || req.URL.User != nil {
+		if req.Body != nil {
+			_ = req.Body.Close() // RoundTrip must close it; the refusal is the error that counts
 		}
-		if !named {
-			req.Header.Set("User-Agent", s.guard.userAgent)
+		if !ok {
+			return nil, t.g.deny(ReasonScheme, req.URL.Scheme)
 		}
+		return nil, t.g.deny(ReasonHost, "userinfo")
 	}
-	return s.next.RoundTrip(req)
+	return t.next.RoundTrip(req)
 }
 
-// CloseIdleConnections lets http.Client.CloseIdleConnections through.
-func (s *schemeGuard) CloseIdleConnections() {
-	if c, ok := s.next.(interface{ CloseIdleConnections() }); ok {
-		c.CloseIdleConnections()
-	}
-}
+// CloseIdleConnections lets http.Client.CloseIdleConnections reach the connections.
+func (t *transport) CloseIdleConnections() { t.next.CloseIdleConnections() }
 
-func closeBody(req *http.Request, err error) error {
-	if req.Body != nil {
-		return errors.Join(err, req.Body.Close())
-	}
-	return err
-}
-
-// CheckURL refuses a URL that no client of this guard may use: scheme other than https (http in
-// development), a user part, no host. It does not resolve anything.
-func (g *Guard) CheckURL(u *url.URL) error {
-	if u.Scheme != "https" && (u.Scheme != "http" || !g.dev) {
-		return g.deny("scheme", fmt.Sprintf("scheme %q", u.Scheme))
-	}
-	if u.User != nil {
-		return g.deny("userinfo", "URL with a user part")
-	}
-	if u.Hostname() == "" {
-		return g.deny("address", "URL without a host")
-	}
-	return nil
-}
-
-// ReadLimited reads r to its end and returns ErrTooLarge if that is more than limit bytes.
-func ReadLimited(r io.Reader, limit int64) ([]byte, error) {
-	b, err := io.ReadAll(io.LimitReader(r, limit+1))
+// ReadLimited reads r to its end, or fails with ErrTooLarge once more than max bytes have come.
+func ReadLimited(r io.Reader, max int64) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, max+1))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("netguard: read body: %w", err)
 	}
-	if int64(len(b)) > limit {
-		return nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, limit)
+	if int64(len(b)) > max {
+		return nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, max)
 	}
 	return b, nil
+}
+
+// reasonOf is the reason of the refusal inside err, or "" if err is not one.
+func reasonOf(err error) string {
+	var d *DeniedError
+	if errors.As(err, &d) {
+		return d.Reason
+	}
+	return ""
 }

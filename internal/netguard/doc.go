@@ -1,19 +1,19 @@
-// Package netguard is the one way out: every connection that the server opens because somebody else
-// named an address goes through it.
+// Package netguard is the one way out: every connection that spindle makes to a host named by somebody
+// else (a knot, a PDS, a did:web host, a webhook) is dialled here.
 //
-// It owns the rule which addresses may be reached, a dialer that applies the rule to the address really
-// dialled (after name resolution, so that a name which answers differently the second time gains
-// nothing), HTTP clients over that dialer, and a local proxy over the same dialer for programs that
-// resolve names themselves, git above all.
+// It owns the decision whether an address may be reached. The decision is taken in net.Dialer's Control
+// hook, on the address the kernel is about to connect to, after name resolution. Nothing is checked
+// earlier and used later, so a name that resolves differently the second time gains nothing.
 //
-// It refuses every IANA special-purpose address of both families in every disguise (IPv4-mapped, NAT64,
-// 6to4, Teredo), cloud metadata services, the machine's own addresses, ports other than 443, plain http,
-// redirects, URLs with a user part, and proxies from the environment. Development mode (Config.Dev)
-// opens exactly what its fields name.
+// It refuses, outside Dev: every address that is not globally reachable unicast (the IANA special-purpose
+// registries for IPv4 and IPv6, with the forms that smuggle an IPv4 address inside an IPv6 one), the
+// machine's own interface addresses, networks the operator lists, ports other than 443, plain http, and
+// redirects unless asked for. It never reads proxy settings from the environment.
 //
-// Invariants: no connection is opened before its address has passed; a refusal is ErrDenied and is
-// counted; nothing here logs or keeps what passes through.
+// Git is a separate program with its own resolver, so it is sent through Proxy: an HTTP proxy on loopback
+// with a random credential whose only way out is the same dialer.
 //
-// Addresses come from DID documents, records and configuration by way of identity, knot and feed;
-// connections go back to them.
+// Dev is for `spindle dev`, the demo and tests: loopback and private addresses, every port and plain http
+// are allowed, and Hosts maps host names to addresses so that a network of made-up names can live on one
+// machine. Link-local addresses, where clouds keep their metadata services, stay refused even then.
 package netguard

@@ -2,158 +2,126 @@ package netguard
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"strconv"
+	"regexp"
+	"strings"
 	"syscall"
 	"time"
 )
 
-// ErrDenied is returned, wrapped with the reason, when the guard refused an address, a port, a scheme or
-// a redirect. It will be refused again: callers treat it as permanent.
-var ErrDenied = errors.New("netguard: refused")
-
-// ErrRedirect is the ErrDenied of a redirect.
-var ErrRedirect = fmt.Errorf("%w: redirect", ErrDenied)
-
-// Config says what is open. The zero value is the production rule: public addresses, port 443.
+// Config says what a Guard allows. The zero value is the strict one.
 type Config struct {
-	// Dev opens all ports and plain http, and lets the four fields below it be set. Never on a server
-	// that others reach.
+	// Dev allows loopback and private addresses, every port and plain http. Never set it on a server
+	// that strangers can reach.
 	Dev bool
-	// AllowLoopback opens 127.0.0.0/8 and ::1.
-	AllowLoopback bool
-	// AllowNets opens these nets although they are special-purpose.
-	AllowNets []netip.Prefix
-	// Hosts maps a host name (lower case, without port) to an ip:port that is dialled in its place,
-	// whatever port was asked for. Servers named here speak plain http; an https URL to them is sent as
-	// http. The address is checked like any other.
+	// Hosts maps a host name to the "ip:port" to dial instead, whatever port was asked for. It is read
+	// only with Dev; without it the map is ignored.
 	Hosts map[string]string
-	// DenyNets closes nets although they are public, before everything that opens.
-	DenyNets []netip.Prefix
-	// Resolver answers names; nil is the system's.
+	// Deny lists more networks to refuse, with Dev as well.
+	Deny []netip.Prefix
+	// Resolver resolves names. Nil means net.DefaultResolver.
 	Resolver *net.Resolver
-	// Timeout bounds one dial, name resolution included. Zero is 5 s.
+	// Timeout bounds resolving and connecting. Zero means 10 s.
 	Timeout time.Duration
-	// UserAgent is sent by the HTTP clients that do not set their own. Empty sends Go's.
-	UserAgent string
-	// Denied is told each refusal with a short reason of a closed set; nil counts nothing. It must not
-	// block.
+	// Denied is told the reason of each refusal (one of the Reason constants), for a counter. It may be
+	// nil, is called from many goroutines, and must not block.
 	Denied func(reason string)
-
-	ownAddrs func() ([]net.Addr, error) // tests put a list of their own here
 }
 
-// Guard applies one Config. It is safe for concurrent use and holds nothing that needs closing.
+// Guard dials outward. Make it with New; it is safe for concurrent use and holds nothing to close.
 type Guard struct {
-	dev       bool
-	hosts     map[string]string
-	rule      *rule
-	dialer    net.Dialer
-	userAgent string
-	denied    func(string)
+	cfg    Config
+	hosts  map[string]string
+	dialer net.Dialer
 }
 
-// New checks c and returns its guard. Development settings without Dev are an error, so that a forgotten
-// line of configuration cannot open a server.
-func New(c Config) (*Guard, error) {
-	if !c.Dev && (c.AllowLoopback || len(c.AllowNets) > 0 || len(c.Hosts) > 0) {
-		return nil, errors.New("netguard: AllowLoopback, AllowNets and Hosts need development mode")
+// New returns a guard for c.
+func New(c Config) *Guard {
+	if c.Timeout <= 0 {
+		c.Timeout = 10 * time.Second
 	}
-	if c.Timeout == 0 {
-		c.Timeout = 5 * time.Second
-	}
-	if c.Denied == nil {
-		c.Denied = func(string) {}
-	}
-	if c.ownAddrs == nil {
-		c.ownAddrs = net.InterfaceAddrs
-	}
-	hosts := make(map[string]string, len(c.Hosts))
-	for name, addr := range c.Hosts {
-		if _, err := netip.ParseAddrPort(addr); err != nil {
-			return nil, fmt.Errorf("netguard: host %q: %w", name, err)
+	g := &Guard{cfg: c, hosts: map[string]string{}}
+	if c.Dev {
+		for name, addr := range c.Hosts {
+			g.hosts[canonical(name)] = addr
 		}
-		hosts[normalHost(name)] = addr
 	}
-	g := &Guard{dev: c.Dev, hosts: hosts, rule: newRule(c), userAgent: c.UserAgent, denied: c.Denied}
 	g.dialer = net.Dialer{
-		Timeout:  c.Timeout,
-		Resolver: c.Resolver,
-		// ControlContext runs for every socket between its creation and connect, with the address after
-		// resolution: the only place where the check and the use cannot differ.
-		ControlContext: func(_ context.Context, network, address string, _ syscall.RawConn) error {
-			return g.control(network, address)
-		},
+		Timeout:   c.Timeout,
+		KeepAlive: 30 * time.Second,
+		Resolver:  c.Resolver,
+		Control:   g.control,
 	}
-	return g, nil
+	return g
 }
 
-// Dev reports whether plain http and other ports are open.
-func (g *Guard) Dev() bool { return g.dev }
-
-// Plain reports whether host is one of Config.Hosts, which speak plain http.
-func (g *Guard) Plain(host string) bool {
-	_, ok := g.hosts[normalHost(host)]
-	return ok
-}
-
-// DialContext opens a TCP connection to address ("host:port") if the rule allows it. It has the shape
-// that net/http and websocket dialers take (NetDialContext).
-func (g *Guard) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+// DialContext connects to addr ("host:port") over TCP if the address that host resolves to may be
+// reached. It fits http.Transport.DialContext and websocket.Dialer.NetDialContext. A refusal is an
+// ErrDenied.
+func (g *Guard) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
 	switch network {
 	case "tcp", "tcp4", "tcp6":
 	default:
-		return nil, g.deny("network", fmt.Sprintf("network %q", network))
+		return nil, g.deny(ReasonNetwork, network)
 	}
-	host, port, err := net.SplitHostPort(address)
+	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return nil, g.deny("address", fmt.Sprintf("address %q", address))
+		return nil, g.deny(ReasonHost, addr)
 	}
-	host = normalHost(host)
-	if over, ok := g.hosts[host]; ok {
-		return g.dialer.DialContext(ctx, "tcp", over)
+	if over, ok := g.hosts[canonical(host)]; ok {
+		addr = over
+	} else {
+		if !usualHost(host) {
+			return nil, g.deny(ReasonHost, host)
+		}
+		if err := g.checkPort(port); err != nil {
+			return nil, err
+		}
 	}
-	if _, err := netip.ParseAddr(host); err != nil && numericHost(host) {
-		return nil, g.deny("address", fmt.Sprintf("host %q is a number", host))
+	c, err := g.dialer.DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, fmt.Errorf("netguard: dial %s: %w", host, err)
 	}
-	if err := g.port(port); err != nil {
-		return nil, err
-	}
-	return g.dialer.DialContext(ctx, network, net.JoinHostPort(host, port))
+	return c, nil
 }
 
-func (g *Guard) control(network, address string) error {
-	switch network {
-	case "tcp4", "tcp6":
-	default:
-		return g.deny("network", fmt.Sprintf("network %q", network))
-	}
+// control runs after resolving and before connecting, with the very address to connect to.
+func (g *Guard) control(_, address string, _ syscall.RawConn) error {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return g.deny("address", fmt.Sprintf("address %q", address))
+		return g.deny(ReasonAddress, address)
 	}
-	if err := g.port(strconv.Itoa(int(ap.Port()))); err != nil {
-		return err
-	}
-	if why := g.rule.check(ap.Addr()); why != "" {
-		return g.deny("address", why)
-	}
-	return nil
+	return g.CheckAddr(ap.Addr())
 }
 
-func (g *Guard) port(port string) error {
-	if g.dev || port == "443" {
+func (g *Guard) checkPort(port string) error {
+	// The port is compared as text: "0443" and service names such as "https" are refused with the rest.
+	if port == "443" || g.cfg.Dev && numeric.MatchString(port) {
 		return nil
 	}
-	return g.deny("port", fmt.Sprintf("port %q", port))
+	return g.deny(ReasonPort, port)
 }
 
-// deny counts a refusal and makes its error. The text names the rule, and never the resolved address: who
-// asked learns nothing about the network the server stands in.
-func (g *Guard) deny(reason, text string) error {
-	g.denied(reason)
-	return fmt.Errorf("%w: %s", ErrDenied, text)
+var (
+	numeric  = regexp.MustCompile(`^[0-9]{1,5}$`)
+	hostName = regexp.MustCompile(`^([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$`)
+	// A last label of digits or of 0x and hex digits is an IPv4 address in one of the forms that some
+	// resolvers still read (WHATWG URL, "ends in a number").
+	numberLabel = regexp.MustCompile(`(^|\.)([0-9]+|0x[0-9a-f]*)$`)
+)
+
+// usualHost says whether host is a DNS name or an address in its usual text form.
+func usualHost(host string) bool {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return a.Zone() == "" && !a.Is4In6()
+	}
+	h := canonical(host)
+	return len(h) <= 253 && hostName.MatchString(h) && !numberLabel.MatchString(h)
+}
+
+// canonical is a host name in lower case without the root's dot.
+func canonical(host string) string {
+	return strings.ToLower(strings.TrimSuffix(host, "."))
 }

@@ -4,11 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
-	"encoding/base64"
-	"errors"
 	"fmt"
 	"io"
-	"log/slog"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -17,161 +15,228 @@ import (
 	"time"
 )
 
-// ProxyConfig shapes a Proxy.
-type ProxyConfig struct {
-	// MaxBytes bounds what one connection may bring in. Zero is 4 GiB.
-	MaxBytes int64
-	// Idle ends a tunnel over which nothing has come for this long. Zero is 60 s.
-	Idle time.Duration
-}
+const (
+	proxyTunnels  = 64              // tunnels open at once
+	tunnelIdle    = 2 * time.Minute // no byte either way for this long closes a tunnel
+	proxyUser     = "spindle"       // the secret is the password
+	headerTimeout = 10 * time.Second
+)
 
-// Proxy is an HTTP proxy on a loopback port whose far side is the guard's dialer: CONNECT always,
-// absolute http URLs in development. Each process draws a credential of its own, so that other users of
-// the machine cannot borrow the way out.
+// Proxy is an HTTP proxy on loopback for programs that dial for themselves (git). Its only way out is the
+// guard it was made from. Close it.
 type Proxy struct {
-	guard    *Guard
-	cfg      ProxyConfig
-	listener net.Listener
-	server   *http.Server
-	secret   string
-	plain    *httputil.ReverseProxy
-	tunnels  sync.WaitGroup
-	ctx      context.Context
-	cancel   context.CancelFunc
-	done     chan struct{}
+	g     *Guard
+	url   *url.URL
+	pass  string
+	plain http.Handler
+	srv   *http.Server
+	slots chan struct{}
+	stop  func() bool // undoes the watch on the context
+	done  chan struct{}
+
+	mu     sync.Mutex
+	conns  map[net.Conn]struct{}
+	closed bool
+	wg     sync.WaitGroup // requests and tunnels
+	once   sync.Once
 }
 
-// NewProxy listens on 127.0.0.1 and serves until Close.
-func (g *Guard) NewProxy(c ProxyConfig) (*Proxy, error) {
-	if c.MaxBytes == 0 {
-		c.MaxBytes = 4 << 30
-	}
-	if c.Idle == 0 {
-		c.Idle = time.Minute
-	}
-	ln, err := net.Listen("tcp4", "127.0.0.1:0")
+// StartProxy listens on a free port of 127.0.0.1 and serves until Close, or until ctx ends.
+func (g *Guard) StartProxy(ctx context.Context) (*Proxy, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp4", "127.0.0.1:0")
 	if err != nil {
-		return nil, fmt.Errorf("netguard: listen for the proxy: %w", err)
+		return nil, fmt.Errorf("netguard: listen for proxy: %w", err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	p := &Proxy{guard: g, cfg: c, listener: ln, secret: rand.Text(), ctx: ctx, cancel: cancel, done: make(chan struct{})}
+	p := &Proxy{
+		g:     g,
+		pass:  rand.Text(),
+		slots: make(chan struct{}, proxyTunnels),
+		done:  make(chan struct{}),
+		conns: map[net.Conn]struct{}{},
+	}
+	p.url = &url.URL{Scheme: "http", User: url.UserPassword(proxyUser, p.pass), Host: l.Addr().String()}
+	quiet := log.New(io.Discard, "", 0) // a client that hangs up is no news, and errors may quote URLs
 	p.plain = &httputil.ReverseProxy{
-		Rewrite:       func(*httputil.ProxyRequest) {},
-		Transport:     g.HTTPClient(ClientOptions{Timeout: -1}).Transport,
-		FlushInterval: -1,
-		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, err error) { refuse(w, err) },
-		// What goes wrong is told to the client by its status; there is nobody else to tell.
-		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+		Rewrite:      func(*httputil.ProxyRequest) {}, // the absolute URI already names the target
+		Transport:    &transport{g: g, next: g.transport(proxyTunnels)},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) { refuse(w, err) },
+		ErrorLog:     quiet,
 	}
-	p.server = &http.Server{
-		Handler:           p,
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       c.Idle,
-		MaxHeaderBytes:    16 << 10,
-		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+	p.srv = &http.Server{
+		Handler:           http.HandlerFunc(p.serve),
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       tunnelIdle,
+		MaxHeaderBytes:    32 << 10,
+		ErrorLog:          quiet,
 	}
 	go func() {
 		defer close(p.done)
-		// Serve always ends with an error; after Close it is ErrServerClosed, and before Close the next
-		// user of the proxy meets a refused connection and says so.
-		_ = p.server.Serve(ln)
+		_ = p.srv.Serve(l) // ends with ErrServerClosed, or because the listener is gone: closed either way
 	}()
+	p.stop = context.AfterFunc(ctx, p.shut)
 	return p, nil
 }
 
-// URL is the proxy's address with its credential in the user part. It is a secret: it belongs into a
-// child's environment, not onto its command line and not into logs.
-func (p *Proxy) URL() *url.URL {
-	return &url.URL{Scheme: "http", User: url.UserPassword("spindle", p.secret), Host: p.listener.Addr().String()}
-}
+// URL is the proxy's address with its credential, for http.proxy or https_proxy. It is a secret: put it
+// into the environment of one process, not into arguments or logs.
+func (p *Proxy) URL() string { return p.url.String() }
 
-// Close stops listening, cuts what is open and waits for it.
+// Close ends every tunnel, waits for all goroutines of the proxy and frees its port. It is idempotent.
 func (p *Proxy) Close() error {
-	p.cancel()
-	err := p.server.Close()
+	p.stop()
+	p.shut()
 	<-p.done
-	p.tunnels.Wait()
-	return err
+	p.wg.Wait()
+	return nil
 }
 
-// ServeHTTP implements http.Handler.
-func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	want := "Basic " + base64.StdEncoding.EncodeToString([]byte("spindle:"+p.secret))
-	if subtle.ConstantTimeCompare([]byte(r.Header.Get("Proxy-Authorization")), []byte(want)) != 1 {
+func (p *Proxy) shut() {
+	p.once.Do(func() {
+		_ = p.srv.Close() // the listener's error on closing changes nothing for the caller
+		p.plain.(*httputil.ReverseProxy).Transport.(*transport).CloseIdleConnections()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.closed = true
+		for c := range p.conns {
+			_ = c.Close()
+		}
+	})
+}
+
+func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
+	if !p.authorized(r) {
+		_ = p.g.deny(ReasonProxy, r.RemoteAddr) // counted; the client gets the status
 		w.Header().Set("Proxy-Authenticate", `Basic realm="spindle"`)
 		http.Error(w, "proxy credential required", http.StatusProxyAuthRequired)
 		return
 	}
-	switch {
-	case r.Method == http.MethodConnect:
-		p.connect(w, r)
-	case r.URL.IsAbs() && p.guard.dev && r.URL.Scheme == "http":
-		p.plain.ServeHTTP(w, r)
-	default:
-		refuse(w, p.guard.deny("scheme", "plain http through the proxy"))
-	}
-}
-
-// refuse answers 403 for what the guard refused, which stays refused, and 502 for what may work later.
-func refuse(w http.ResponseWriter, err error) {
-	if errors.Is(err, ErrDenied) {
-		http.Error(w, "refused by the network guard", http.StatusForbidden)
+	if !p.enter() {
 		return
 	}
-	http.Error(w, "host not reached", http.StatusBadGateway)
+	defer p.wg.Done()
+	select {
+	case p.slots <- struct{}{}:
+		defer func() { <-p.slots }()
+	default:
+		http.Error(w, "too many connections", http.StatusServiceUnavailable)
+		return
+	}
+	switch {
+	case r.Method == http.MethodConnect:
+		p.tunnel(w, r)
+	case r.URL.IsAbs():
+		p.plain.ServeHTTP(w, r)
+	default:
+		http.Error(w, "this is a proxy", http.StatusBadRequest)
+	}
 }
 
-func (p *Proxy) connect(w http.ResponseWriter, r *http.Request) {
-	p.tunnels.Add(1)
-	defer p.tunnels.Done()
-	far, err := p.guard.DialContext(r.Context(), "tcp", r.Host)
+func (p *Proxy) authorized(r *http.Request) bool {
+	// Proxy-Authorization has the form of Authorization (RFC 9110, 11.7.2), so its parser is borrowed.
+	auth := http.Request{Header: http.Header{"Authorization": r.Header["Proxy-Authorization"]}}
+	user, pass, ok := auth.BasicAuth()
+	return ok && user == proxyUser && subtle.ConstantTimeCompare([]byte(pass), []byte(p.pass)) == 1
+}
+
+// tunnel connects the caller with the host it names. It returns when both directions have ended.
+func (p *Proxy) tunnel(w http.ResponseWriter, r *http.Request) {
+	out, err := p.g.DialContext(r.Context(), "tcp", r.Host)
 	if err != nil {
 		refuse(w, err)
 		return
 	}
-	defer func() { _ = far.Close() }()
-	near, buffered, err := http.NewResponseController(w).Hijack()
+	in, buf, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		http.Error(w, "connection cannot be taken over", http.StatusInternalServerError)
+		_ = out.Close()
+		http.Error(w, "cannot tunnel", http.StatusInternalServerError)
 		return
 	}
-	defer func() { _ = near.Close() }()
-	if err := near.SetDeadline(time.Time{}); err != nil {
+	defer p.forget(in)
+	defer p.forget(out)
+	if !p.remember(in, out) {
 		return
 	}
-	if _, err := io.WriteString(near, "HTTP/1.1 200 Connection Established\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(in, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
 		return
 	}
-	stop := context.AfterFunc(p.ctx, func() { _ = near.Close(); _ = far.Close() })
-	defer stop()
-	up := make(chan struct{})
-	go func() {
-		defer close(up)
-		pump(far, buffered, near, p.cfg.MaxBytes, p.cfg.Idle)
-		_ = far.Close()
-	}()
-	pump(near, far, far, p.cfg.MaxBytes, p.cfg.Idle)
-	_ = near.Close()
-	<-up
+	splice(in, buf.Reader, out)
 }
 
-// pump copies from src to dst until an end, an error, limit bytes or an idle time; from is the connection
-// whose read deadline src obeys.
-func pump(dst io.Writer, src io.Reader, from net.Conn, limit int64, idle time.Duration) {
+// splice copies both ways until both ends are done or the tunnel is idle.
+func splice(in net.Conn, fromIn io.Reader, out net.Conn) {
+	touch := func() {
+		t := time.Now().Add(tunnelIdle)
+		_ = in.SetDeadline(t) // fails only on a closed connection, which the copy reports
+		_ = out.SetDeadline(t)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		forward(out, fromIn, touch)
+	}()
+	forward(in, out, touch)
+	<-done
+}
+
+// forward copies src to dst and then tells dst that no more will come, so that the other direction can
+// still finish.
+func forward(dst net.Conn, src io.Reader, touch func()) {
 	buf := make([]byte, 32<<10)
-	for limit > 0 {
-		if err := from.SetReadDeadline(time.Now().Add(idle)); err != nil {
-			return
-		}
+	for {
+		touch()
 		n, err := src.Read(buf)
 		if n > 0 {
-			limit -= int64(n)
 			if _, werr := dst.Write(buf[:n]); werr != nil {
-				return
+				err = werr
 			}
 		}
-		if err != nil {
+		if err == nil {
+			continue
+		}
+		if half, ok := dst.(interface{ CloseWrite() error }); ok && err == io.EOF {
+			_ = half.CloseWrite() // a peer that has gone already needs no notice
 			return
 		}
+		_ = dst.Close()
+		return
 	}
+}
+
+// enter counts a request in, unless the proxy is closing. The caller calls p.wg.Done.
+func (p *Proxy) enter() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.wg.Add(1)
+	}
+	return !p.closed
+}
+
+func (p *Proxy) remember(cs ...net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	for _, c := range cs {
+		p.conns[c] = struct{}{}
+	}
+	return true
+}
+
+func (p *Proxy) forget(c net.Conn) {
+	_ = c.Close() // the tunnel is over either way
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, c)
+}
+
+// refuse answers 403 for what the guard denied and 502 for what failed, with no detail of our network.
+func refuse(w http.ResponseWriter, err error) {
+	if reason := reasonOf(err); reason != "" {
+		http.Error(w, "denied: "+reason, http.StatusForbidden)
+		return
+	}
+	http.Error(w, "cannot reach host", http.StatusBadGateway)
 }
