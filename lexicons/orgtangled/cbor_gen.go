@@ -3717,10 +3717,6 @@ func (t *RepoManifest) MarshalCBOR(w io.Writer) error {
 		fieldCount--
 	}
 
-	if t.Name == nil {
-		fieldCount--
-	}
-
 	if t.Spindle == nil {
 		fieldCount--
 	}
@@ -3730,35 +3726,26 @@ func (t *RepoManifest) MarshalCBOR(w io.Writer) error {
 	}
 
 	// t.Name (string) (string)
-	if t.Name != nil {
+	if len("name") > 1048576 {
+		return xerrors.Errorf("Value in field \"name\" was too long")
+	}
 
-		if len("name") > 1048576 {
-			return xerrors.Errorf("Value in field \"name\" was too long")
-		}
+	if err := cw.WriteMajorTypeHeader(cbg.MajTextString, uint64(len("name"))); err != nil {
+		return err
+	}
+	if _, err := cw.WriteString(string("name")); err != nil {
+		return err
+	}
 
-		if err := cw.WriteMajorTypeHeader(cbg.MajTextString, uint64(len("name"))); err != nil {
-			return err
-		}
-		if _, err := cw.WriteString(string("name")); err != nil {
-			return err
-		}
+	if len(t.Name) > 1048576 {
+		return xerrors.Errorf("Value in field t.Name was too long")
+	}
 
-		if t.Name == nil {
-			if _, err := cw.Write(cbg.CborNull); err != nil {
-				return err
-			}
-		} else {
-			if len(*t.Name) > 1048576 {
-				return xerrors.Errorf("Value in field t.Name was too long")
-			}
-
-			if err := cw.WriteMajorTypeHeader(cbg.MajTextString, uint64(len(*t.Name))); err != nil {
-				return err
-			}
-			if _, err := cw.WriteString(string(*t.Name)); err != nil {
-				return err
-			}
-		}
+	if err := cw.WriteMajorTypeHeader(cbg.MajTextString, uint64(len(t.Name))); err != nil {
+		return err
+	}
+	if _, err := cw.WriteString(string(t.Name)); err != nil {
+		return err
 	}
 
 	// t.LexiconTypeID (string) (string)
@@ -3992,22 +3979,12 @@ func (t *RepoManifest) UnmarshalCBOR(r io.Reader) (err error) {
 		case "name":
 
 			{
-				b, err := cr.ReadByte()
+				sval, err := cbg.ReadStringWithMax(cr, 1048576)
 				if err != nil {
 					return err
 				}
-				if b != cbg.CborNull[0] {
-					if err := cr.UnreadByte(); err != nil {
-						return err
-					}
 
-					sval, err := cbg.ReadStringWithMax(cr, 1048576)
-					if err != nil {
-						return err
-					}
-
-					t.Name = (*string)(&sval)
-				}
+				t.Name = string(sval)
 			}
 			// t.LexiconTypeID (string) (string)
 		case "$type":
@@ -4591,13 +4568,17 @@ func (t *TrackTicket) MarshalCBOR(w io.Writer) error {
 	}
 
 	cw := cbg.NewCborWriter(w)
-	fieldCount := 6
+	fieldCount := 8
 
 	if t.Body == nil {
 		fieldCount--
 	}
 
-	if t.Pull == nil {
+	if t.State == nil {
+		fieldCount--
+	}
+
+	if t.TargetBranch == nil {
 		fieldCount--
 	}
 
@@ -4637,23 +4618,27 @@ func (t *TrackTicket) MarshalCBOR(w io.Writer) error {
 		}
 	}
 
-	// t.Pull (orgtangled.TrackTicket_Pull) (struct)
-	if t.Pull != nil {
+	// t.Kind (string) (string)
+	if len("kind") > 1048576 {
+		return xerrors.Errorf("Value in field \"kind\" was too long")
+	}
 
-		if len("pull") > 1048576 {
-			return xerrors.Errorf("Value in field \"pull\" was too long")
-		}
+	if err := cw.WriteMajorTypeHeader(cbg.MajTextString, uint64(len("kind"))); err != nil {
+		return err
+	}
+	if _, err := cw.WriteString(string("kind")); err != nil {
+		return err
+	}
 
-		if err := cw.WriteMajorTypeHeader(cbg.MajTextString, uint64(len("pull"))); err != nil {
-			return err
-		}
-		if _, err := cw.WriteString(string("pull")); err != nil {
-			return err
-		}
+	if len(t.Kind) > 1048576 {
+		return xerrors.Errorf("Value in field t.Kind was too long")
+	}
 
-		if err := t.Pull.MarshalCBOR(cw); err != nil {
-			return err
-		}
+	if err := cw.WriteMajorTypeHeader(cbg.MajTextString, uint64(len(t.Kind))); err != nil {
+		return err
+	}
+	if _, err := cw.WriteString(string(t.Kind)); err != nil {
+		return err
 	}
 
 	// t.Repo (string) (string)
@@ -4696,6 +4681,38 @@ func (t *TrackTicket) MarshalCBOR(w io.Writer) error {
 	}
 	if _, err := cw.WriteString(string("org.tangled.track.ticket")); err != nil {
 		return err
+	}
+
+	// t.State (string) (string)
+	if t.State != nil {
+
+		if len("state") > 1048576 {
+			return xerrors.Errorf("Value in field \"state\" was too long")
+		}
+
+		if err := cw.WriteMajorTypeHeader(cbg.MajTextString, uint64(len("state"))); err != nil {
+			return err
+		}
+		if _, err := cw.WriteString(string("state")); err != nil {
+			return err
+		}
+
+		if t.State == nil {
+			if _, err := cw.Write(cbg.CborNull); err != nil {
+				return err
+			}
+		} else {
+			if len(*t.State) > 1048576 {
+				return xerrors.Errorf("Value in field t.State was too long")
+			}
+
+			if err := cw.WriteMajorTypeHeader(cbg.MajTextString, uint64(len(*t.State))); err != nil {
+				return err
+			}
+			if _, err := cw.WriteString(string(*t.State)); err != nil {
+				return err
+			}
+		}
 	}
 
 	// t.Title (string) (string)
@@ -4743,6 +4760,38 @@ func (t *TrackTicket) MarshalCBOR(w io.Writer) error {
 	if _, err := cw.WriteString(string(t.CreatedAt)); err != nil {
 		return err
 	}
+
+	// t.TargetBranch (string) (string)
+	if t.TargetBranch != nil {
+
+		if len("targetBranch") > 1048576 {
+			return xerrors.Errorf("Value in field \"targetBranch\" was too long")
+		}
+
+		if err := cw.WriteMajorTypeHeader(cbg.MajTextString, uint64(len("targetBranch"))); err != nil {
+			return err
+		}
+		if _, err := cw.WriteString(string("targetBranch")); err != nil {
+			return err
+		}
+
+		if t.TargetBranch == nil {
+			if _, err := cw.Write(cbg.CborNull); err != nil {
+				return err
+			}
+		} else {
+			if len(*t.TargetBranch) > 1048576 {
+				return xerrors.Errorf("Value in field t.TargetBranch was too long")
+			}
+
+			if err := cw.WriteMajorTypeHeader(cbg.MajTextString, uint64(len(*t.TargetBranch))); err != nil {
+				return err
+			}
+			if _, err := cw.WriteString(string(*t.TargetBranch)); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 
@@ -4771,7 +4820,7 @@ func (t *TrackTicket) UnmarshalCBOR(r io.Reader) (err error) {
 
 	n := extra
 
-	nameBuf := make([]byte, 9)
+	nameBuf := make([]byte, 12)
 	for i := uint64(0); i < n; i++ {
 		nameLen, ok, err := cbg.ReadFullStringIntoBuf(cr, nameBuf, 1048576)
 		if err != nil {
@@ -4808,25 +4857,16 @@ func (t *TrackTicket) UnmarshalCBOR(r io.Reader) (err error) {
 					t.Body = (*string)(&sval)
 				}
 			}
-			// t.Pull (orgtangled.TrackTicket_Pull) (struct)
-		case "pull":
+			// t.Kind (string) (string)
+		case "kind":
 
 			{
-
-				b, err := cr.ReadByte()
+				sval, err := cbg.ReadStringWithMax(cr, 1048576)
 				if err != nil {
 					return err
 				}
-				if b != cbg.CborNull[0] {
-					if err := cr.UnreadByte(); err != nil {
-						return err
-					}
-					t.Pull = new(TrackTicket_Pull)
-					if err := t.Pull.UnmarshalCBOR(cr); err != nil {
-						return xerrors.Errorf("unmarshaling t.Pull pointer: %w", err)
-					}
-				}
 
+				t.Kind = string(sval)
 			}
 			// t.Repo (string) (string)
 		case "repo":
@@ -4850,6 +4890,27 @@ func (t *TrackTicket) UnmarshalCBOR(r io.Reader) (err error) {
 
 				t.LexiconTypeID = string(sval)
 			}
+			// t.State (string) (string)
+		case "state":
+
+			{
+				b, err := cr.ReadByte()
+				if err != nil {
+					return err
+				}
+				if b != cbg.CborNull[0] {
+					if err := cr.UnreadByte(); err != nil {
+						return err
+					}
+
+					sval, err := cbg.ReadStringWithMax(cr, 1048576)
+					if err != nil {
+						return err
+					}
+
+					t.State = (*string)(&sval)
+				}
+			}
 			// t.Title (string) (string)
 		case "title":
 
@@ -4872,105 +4933,26 @@ func (t *TrackTicket) UnmarshalCBOR(r io.Reader) (err error) {
 
 				t.CreatedAt = string(sval)
 			}
-
-		default:
-			// Field doesn't exist on this type, so ignore it
-			if err := cbg.ScanForLinks(r, func(cid.Cid) {}); err != nil {
-				return err
-			}
-		}
-	}
-
-	return nil
-}
-func (t *TrackTicket_Pull) MarshalCBOR(w io.Writer) error {
-	if t == nil {
-		_, err := w.Write(cbg.CborNull)
-		return err
-	}
-
-	cw := cbg.NewCborWriter(w)
-
-	if _, err := cw.Write([]byte{161}); err != nil {
-		return err
-	}
-
-	// t.TargetBranch (string) (string)
-	if len("targetBranch") > 1048576 {
-		return xerrors.Errorf("Value in field \"targetBranch\" was too long")
-	}
-
-	if err := cw.WriteMajorTypeHeader(cbg.MajTextString, uint64(len("targetBranch"))); err != nil {
-		return err
-	}
-	if _, err := cw.WriteString(string("targetBranch")); err != nil {
-		return err
-	}
-
-	if len(t.TargetBranch) > 1048576 {
-		return xerrors.Errorf("Value in field t.TargetBranch was too long")
-	}
-
-	if err := cw.WriteMajorTypeHeader(cbg.MajTextString, uint64(len(t.TargetBranch))); err != nil {
-		return err
-	}
-	if _, err := cw.WriteString(string(t.TargetBranch)); err != nil {
-		return err
-	}
-	return nil
-}
-
-func (t *TrackTicket_Pull) UnmarshalCBOR(r io.Reader) (err error) {
-	*t = TrackTicket_Pull{}
-
-	cr := cbg.NewCborReader(r)
-
-	maj, extra, err := cr.ReadHeader()
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err == io.EOF {
-			err = io.ErrUnexpectedEOF
-		}
-	}()
-
-	if maj != cbg.MajMap {
-		return fmt.Errorf("cbor input should be of type map")
-	}
-
-	if extra > cbg.MaxLength {
-		return fmt.Errorf("TrackTicket_Pull: map struct too large (%d)", extra)
-	}
-
-	n := extra
-
-	nameBuf := make([]byte, 12)
-	for i := uint64(0); i < n; i++ {
-		nameLen, ok, err := cbg.ReadFullStringIntoBuf(cr, nameBuf, 1048576)
-		if err != nil {
-			return err
-		}
-
-		if !ok {
-			// Field doesn't exist on this type, so ignore it
-			if err := cbg.ScanForLinks(cr, func(cid.Cid) {}); err != nil {
-				return err
-			}
-			continue
-		}
-
-		switch string(nameBuf[:nameLen]) {
-		// t.TargetBranch (string) (string)
+			// t.TargetBranch (string) (string)
 		case "targetBranch":
 
 			{
-				sval, err := cbg.ReadStringWithMax(cr, 1048576)
+				b, err := cr.ReadByte()
 				if err != nil {
 					return err
 				}
+				if b != cbg.CborNull[0] {
+					if err := cr.UnreadByte(); err != nil {
+						return err
+					}
 
-				t.TargetBranch = string(sval)
+					sval, err := cbg.ReadStringWithMax(cr, 1048576)
+					if err != nil {
+						return err
+					}
+
+					t.TargetBranch = (*string)(&sval)
+				}
 			}
 
 		default:

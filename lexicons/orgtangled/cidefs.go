@@ -69,6 +69,10 @@ type CiDefs_Pipeline struct {
 	FinishedAt *string `json:"finishedAt,omitempty" cborgen:"finishedAt,omitempty"`
 	// id: Name of the pipeline on this spindle: a TID.
 	Id string `json:"id" cborgen:"id"`
+	// reason: Why it stands where it stands, in one sentence, where that is not plain.
+	Reason *string `json:"reason,omitempty" cborgen:"reason,omitempty"`
+	// ref: Full name of the ref, where there is one.
+	Ref *string `json:"ref,omitempty" cborgen:"ref,omitempty"`
 	// repo: DID of the repository whose workflows run.
 	Repo *string `json:"repo,omitempty" cborgen:"repo,omitempty"`
 	// retryOf: The pipeline that this one repeats.
@@ -87,8 +91,6 @@ type CiDefs_Pipeline struct {
 	Trigger *CiDefs_Pipeline_Trigger `json:"trigger" cborgen:"trigger"`
 	// trust: How far the code is trusted; decides secrets, tokens and caches.
 	Trust *string `json:"trust,omitempty" cborgen:"trust,omitempty"`
-	// why: Why it stands where it stands, in one sentence, where that is not plain.
-	Why *string `json:"why,omitempty" cborgen:"why,omitempty"`
 	// workflows: In the order of their names.
 	Workflows []*CiDefs_Workflow `json:"workflows" cborgen:"workflows"`
 }
@@ -177,14 +179,14 @@ type CiDefs_Step struct {
 	Kind *string `json:"kind,omitempty" cborgen:"kind,omitempty"`
 	// name: Name to show.
 	Name string `json:"name" cborgen:"name"`
+	// reason: Why it stands where it stands, in one sentence, where that is not plain.
+	Reason *string `json:"reason,omitempty" cborgen:"reason,omitempty"`
 	// startedAt: When it started.
 	StartedAt *string `json:"startedAt,omitempty" cborgen:"startedAt,omitempty"`
 	// state: Where it stands, in the full vocabulary of this spindle: held waits for an approval, invalid is a workflow file that does not compile, refused was not let in.
 	State *string `json:"state,omitempty" cborgen:"state,omitempty"`
 	// status: Where it stands, in the words that every client of the network knows.
 	Status string `json:"status" cborgen:"status"`
-	// why: Why it stands where it stands, in one sentence, where that is not plain.
-	Why *string `json:"why,omitempty" cborgen:"why,omitempty"`
 }
 
 // CiDefs_Workflow is a "workflow" in the org.tangled.ci.defs schema.
@@ -211,6 +213,8 @@ type CiDefs_Workflow struct {
 	Name string `json:"name" cborgen:"name"`
 	// path: Path of the file in the repository.
 	Path *string `json:"path,omitempty" cborgen:"path,omitempty"`
+	// reason: Why it stands where it stands, in one sentence, where that is not plain.
+	Reason *string `json:"reason,omitempty" cborgen:"reason,omitempty"`
 	// startedAt: When its first step started.
 	StartedAt *string `json:"startedAt,omitempty" cborgen:"startedAt,omitempty"`
 	// state: Where it stands, in the full vocabulary of this spindle: held waits for an approval, invalid is a workflow file that does not compile, refused was not let in.
@@ -219,8 +223,6 @@ type CiDefs_Workflow struct {
 	Status string `json:"status" cborgen:"status"`
 	// steps: The steps known so far, in order. Left out of lists of pipelines.
 	Steps []*CiDefs_Step `json:"steps,omitempty" cborgen:"steps,omitempty"`
-	// why: Why it stands where it stands, in one sentence, where that is not plain.
-	Why *string `json:"why,omitempty" cborgen:"why,omitempty"`
 }
 
 // CiDefs_WorkflowDefinition is a "workflowDefinition" in the org.tangled.ci.defs schema.

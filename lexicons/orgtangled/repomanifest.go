@@ -16,14 +16,14 @@ type RepoManifest struct {
 	LexiconTypeID string `json:"$type" cborgen:"$type,const=org.tangled.repo.manifest"`
 	// createdAt: When the repository was made.
 	CreatedAt string `json:"createdAt" cborgen:"createdAt"`
-	// declaration: The declaration in the record repository of the owner: its record key, or its at-uri.
+	// declaration: The declaration in the record repository of the owner: its at-uri, or its record key.
 	Declaration string `json:"declaration" cborgen:"declaration"`
 	// defaultBranch: Short name of the default branch, without refs/heads/.
 	DefaultBranch *string `json:"defaultBranch,omitempty" cborgen:"defaultBranch,omitempty"`
 	// description: What the repository is, in a sentence or two.
 	Description *string `json:"description,omitempty" cborgen:"description,omitempty"`
 	// name: Display name.
-	Name *string `json:"name,omitempty" cborgen:"name,omitempty"`
+	Name string `json:"name" cborgen:"name"`
 	// owner: DID of the account whose declaration this repository belongs to.
 	Owner string `json:"owner" cborgen:"owner"`
 	// spindle: The spindle chosen for this repository: its DID, or its hostname. Absent: none.

@@ -18,18 +18,14 @@ type TrackTicket struct {
 	Body *string `json:"body,omitempty" cborgen:"body,omitempty"`
 	// createdAt: When the thread was opened.
 	CreatedAt string `json:"createdAt" cborgen:"createdAt"`
-	// pull: Present when the thread is a pull request.
-	Pull *TrackTicket_Pull `json:"pull,omitempty" cborgen:"pull,omitempty"`
+	// kind: What the thread is.
+	Kind string `json:"kind" cborgen:"kind"`
 	// repo: DID of the repository it is about.
 	Repo string `json:"repo" cborgen:"repo"`
+	// state: Where the thread stands. Absent: open.
+	State *string `json:"state,omitempty" cborgen:"state,omitempty"`
+	// targetBranch: Of a pull request: short name of the branch that the change is meant for, without refs/heads/. Absent: the default branch.
+	TargetBranch *string `json:"targetBranch,omitempty" cborgen:"targetBranch,omitempty"`
 	// title: One line.
 	Title string `json:"title" cborgen:"title"`
-}
-
-// TrackTicket_Pull is a "pull" in the org.tangled.track.ticket schema.
-//
-// What makes a thread a pull request.
-type TrackTicket_Pull struct {
-	// targetBranch: Short name of the branch that the change is meant for, without refs/heads/.
-	TargetBranch string `json:"targetBranch" cborgen:"targetBranch"`
 }
