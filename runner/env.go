@@ -1,0 +1,109 @@
+package runner
+
+import (
+	"slices"
+	"strings"
+
+	"spindle/pipeline"
+	"spindle/workflow"
+)
+
+// frameworkEnv is what every step is told about its run, in the names that workflows of the network rely
+// on. Names that would carry an unknown value are left out.
+func frameworkEnv(p pipeline.Pipeline, cloneURL, rkey string) []string {
+	t := p.Trigger
+	env := []string{
+		"CI=true",
+		"TANGLED_PIPELINE_ID=" + string(p.ID),
+		"TANGLED_PIPELINE_KIND=" + string(t.Kind),
+		"TANGLED_REPO_DID=" + p.Owner,
+		"TANGLED_REPO_REPO_DID=" + p.Repo,
+		"TANGLED_REPO_KNOT=" + p.Knot,
+		"TANGLED_REPO_NAME=" + rkey,
+		"TANGLED_REPO_URL=" + cloneURL,
+		"TANGLED_SHA=" + t.Commit,
+		"TANGLED_COMMIT_SHA=" + t.Commit,
+	}
+	add := func(name, value string) {
+		if value != "" {
+			env = append(env, name+"="+value)
+		}
+	}
+	add("TANGLED_REPO_DEFAULT_BRANCH", p.DefaultBranch)
+	if t.Pull != nil {
+		add("TANGLED_PR_SOURCE_BRANCH", t.Pull.SourceBranch)
+		add("TANGLED_PR_TARGET_BRANCH", t.Pull.TargetBranch)
+		add("TANGLED_PR_SOURCE_SHA", t.Pull.Head)
+		add("TANGLED_PR_ACTION", t.Pull.Action)
+		if t.Pull.SourceBranch != "" {
+			add("TANGLED_REF", "refs/heads/"+t.Pull.SourceBranch)
+			add("TANGLED_REF_NAME", t.Pull.SourceBranch)
+			add("TANGLED_REF_TYPE", "branch")
+		}
+	} else if t.Ref != "" {
+		add("TANGLED_REF", t.Ref)
+		add("TANGLED_REF_NAME", t.RefName())
+		add("TANGLED_REF_TYPE", t.RefType())
+	}
+	for _, in := range t.Inputs {
+		if name := inputName(in.Key); name != "" {
+			env = append(env, name+"="+in.Value)
+		}
+	}
+	return env
+}
+
+// inputName is the variable for a manual run's input; empty for a key that has no letter or digit.
+func inputName(key string) string {
+	var b strings.Builder
+	for _, r := range strings.ToUpper(key) {
+		if (r >= 'A' && r <= 'Z') || (r >= '0' && r <= '9') {
+			b.WriteRune(r)
+		} else {
+			b.WriteByte('_')
+		}
+	}
+	if strings.Trim(b.String(), "_") == "" {
+		return ""
+	}
+	return "TANGLED_INPUT_" + b.String()
+}
+
+// merge lays layers of "NAME=value" over one another: a later layer wins. The framework's own names win over
+// a workflow's, so that a workflow cannot tell its steps a false commit.
+func merge(layers ...[]string) []string {
+	at := map[string]int{}
+	var out []string
+	for _, layer := range layers {
+		for _, kv := range layer {
+			name, _, ok := strings.Cut(kv, "=")
+			if !ok || name == "" {
+				continue
+			}
+			if i, seen := at[name]; seen {
+				out[i] = kv
+				continue
+			}
+			at[name] = len(out)
+			out = append(out, kv)
+		}
+	}
+	return out
+}
+
+func pairs(env []workflow.Env) []string {
+	out := make([]string, 0, len(env))
+	for _, e := range env {
+		out = append(out, e.Key+"="+e.Value)
+	}
+	return out
+}
+
+func secretEnv(values map[string]string) []string {
+	out := make([]string, 0, len(values))
+	for k, v := range values {
+		out = append(out, k+"="+v)
+	}
+	slices.Sort(out)
+	return out
+}

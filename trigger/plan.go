@@ -1,0 +1,269 @@
+package trigger
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"spindle/knot"
+	"spindle/pipeline"
+	"spindle/rbac"
+	"spindle/store"
+	"spindle/workflow"
+)
+
+// maxChanged bounds the list of changed files; above it every path condition matches, because running too
+// much is better than running too little.
+const maxChanged = 10_000
+
+// settle plans e and enqueues the plan, or settles e without a pipeline.
+func (p *Planner) settle(ctx context.Context, e store.Event) error {
+	t := e.Trigger
+	if t.RetryOf != "" {
+		return p.repeat(ctx, e)
+	}
+	repo, ok, err := p.c.Store.Repo(ctx, t.Repo)
+	if err != nil {
+		return fmt.Errorf("read repository %s: %w", t.Repo, err)
+	}
+	if !ok || repo.Gone {
+		return p.c.Store.SettleEvent(ctx, e.ID, store.EventRefused, "this spindle does not serve the repository")
+	}
+	// The gate is asked here to spare a fetch, and again in the transaction that enqueues.
+	gate, err := p.c.Store.Gate(ctx)
+	if err != nil {
+		return fmt.Errorf("read the policy: %w", err)
+	}
+	if d := gate.Admit(rbac.Repo{DID: repo.Repo, Owner: repo.Owner}); !d.Allowed {
+		return p.c.Store.SettleEvent(ctx, e.ID, store.EventRefused, d.Sentence)
+	}
+	src, err := p.c.Sources.Locate(ctx, t.CodeRepo())
+	if err != nil {
+		return fmt.Errorf("find the knot of %s: %w", t.CodeRepo(), err)
+	}
+	files, err := p.c.Sources.Workflows(ctx, src, t.Commit)
+	if err != nil {
+		return fmt.Errorf("read the workflow files of %s: %w", t.Commit, err)
+	}
+	if t.Kind == pipeline.Push || t.Kind == pipeline.PullRequest {
+		if marker, skip := workflow.SkipMarker(t.Options, files.Message); skip {
+			return p.c.Store.SettleEvent(ctx, e.ID, store.EventSkipped, "skipped: the push says "+marker)
+		}
+	}
+	plan, err := p.compile(ctx, t, repo, src, files)
+	if err != nil {
+		return err
+	}
+	if len(plan.Workflows) == 0 {
+		return p.c.Store.SettleEvent(ctx, e.ID, store.EventNoMatch, nothing(plan, files))
+	}
+	return p.enqueue(ctx, e, repo, src, gate, files, plan)
+}
+
+func (p *Planner) compile(ctx context.Context, t pipeline.Trigger, repo store.RepoBinding, src knot.Source, files knot.Files) (workflow.Plan, error) {
+	in := workflow.Input{
+		Trigger: t, DefaultBranch: repo.DefaultBranch, Engines: p.c.Engines, Limits: p.c.Limits,
+	}
+	for _, f := range files.Files {
+		in.Files = append(in.Files, workflow.File{Path: f.Path, Data: f.Data})
+	}
+	if old := base(t); old != "" && workflow.NeedsPaths(in.Files, p.c.Limits) {
+		names, complete, err := p.c.Sources.ChangedFiles(ctx, src, old, t.Commit, maxChanged)
+		if err != nil && knot.Temporary(err) {
+			return workflow.Plan{}, fmt.Errorf("list what changed since %s: %w", old, err)
+		}
+		// A base that is gone (a forced push) leaves the list unknown.
+		in.Changed = workflow.Changed{Files: names, Known: err == nil && complete}
+	}
+	return workflow.Compile(in), nil
+}
+
+// base is the commit that t's changes count from; empty when there is none.
+func base(t pipeline.Trigger) string {
+	if t.Pull != nil {
+		return t.Pull.Base
+	}
+	if strings.Trim(t.Old, "0") == "" {
+		return ""
+	}
+	return t.Old
+}
+
+// nothing says why a trigger starts nothing, file by file.
+func nothing(plan workflow.Plan, files knot.Files) string {
+	if len(files.Files) == 0 {
+		s := "there is no workflow file in .tangled/workflows at this commit"
+		for _, sk := range files.Skipped {
+			s += fmt.Sprintf("; %s was left out: %s", sk.Name, sk.Why)
+		}
+		return s
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "no workflow matched: ")
+	for i, n := range plan.NotMatched {
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		fmt.Fprintf(&b, "%s %s", n.Name, n.Why)
+	}
+	for _, d := range plan.Diagnostics {
+		fmt.Fprintf(&b, "; %s", d.Message)
+	}
+	return b.String()
+}
+
+func (p *Planner) enqueue(
+	ctx context.Context, e store.Event, repo store.RepoBinding, src knot.Source, gate *rbac.Gate,
+	files knot.Files, plan workflow.Plan,
+) error {
+	t := e.Trigger
+	trust, err := p.trust(ctx, t, repo, src, gate, plan)
+	if err != nil {
+		return err
+	}
+	now := p.c.Clock.Now()
+	title, _, _ := strings.Cut(files.Message, "\n")
+	pl := pipeline.Pipeline{
+		ID: pipeline.ID(p.c.IDs.Next()), Repo: repo.Repo, Owner: repo.Owner, Trigger: t, Trust: trust,
+		RepoName: repo.Name, Knot: repo.Knot, DefaultBranch: repo.DefaultBranch, Title: title, CreatedAt: now,
+	}
+	if trust == pipeline.TrustFork {
+		pl.Note = "the code comes from outside of the repository: somebody who may push to it must approve this run; " +
+			"secrets and ID tokens are withheld, also after the approval"
+	}
+	for _, w := range plan.Workflows {
+		row, err := planned(pl, w)
+		if err != nil {
+			return err
+		}
+		row.CreatedAt = now
+		pl.Workflows = append(pl.Workflows, row)
+	}
+	_, err = p.c.Store.Enqueue(ctx, store.Plan{Event: e.ID, Pipeline: pl, Admit: admit(pl)})
+	return err
+}
+
+// admit is the gate's question as it is asked again in the transaction.
+func admit(pl pipeline.Pipeline) func(*rbac.Gate) rbac.Decision {
+	repo := rbac.Repo{DID: pl.Repo, Owner: pl.Owner}
+	return func(g *rbac.Gate) rbac.Decision {
+		if d := g.Admit(repo); !d.Allowed {
+			return d
+		}
+		// A person who starts a run by hand must still have the right to. A push's right was proven by
+		// the knot that let it in, and a pull request of a stranger is held instead.
+		if pl.Trigger.ActorSource == pipeline.FromCaller {
+			return g.May(pl.Trigger.Actor, rbac.Push, repo)
+		}
+		return rbac.Decision{Allowed: true}
+	}
+}
+
+// planned is the row of one compiled file.
+func planned(pl pipeline.Pipeline, w workflow.Planned) (pipeline.Workflow, error) {
+	row := pipeline.Workflow{
+		Pipeline: pl.ID, Name: w.Name, File: w.Path, Digest: w.Digest, Status: pipeline.Waiting,
+	}
+	if w.Spec == nil {
+		row.Status = pipeline.Invalid
+		var b strings.Builder
+		for i, d := range w.Diagnostics {
+			if i > 0 {
+				b.WriteByte('\n')
+			}
+			b.WriteString(strings.TrimRight(d.Render(w.Source), "\n"))
+		}
+		row.Reason = b.String()
+		return row, nil
+	}
+	spec, err := json.Marshal(w.Spec)
+	if err != nil {
+		return row, fmt.Errorf("encode the spec of %s: %w", w.Path, err)
+	}
+	row.Spec, row.Engine, row.Labels = spec, w.Spec.Engine, w.Spec.RunsOn
+	if pl.Trust == pipeline.TrustFork {
+		row.Status, row.Reason = pipeline.Held, "waits for the approval of somebody who may push to the repository"
+	}
+	return row, nil
+}
+
+// trust decides how far the run's code is trusted: the least of where the code comes from, who asked, and
+// what is proven of its ref.
+func (p *Planner) trust(
+	ctx context.Context, t pipeline.Trigger, repo store.RepoBinding, src knot.Source, gate *rbac.Gate, plan workflow.Plan,
+) (pipeline.Trust, error) {
+	if t.CodeRepo() != repo.Repo {
+		return pipeline.TrustFork, nil
+	}
+	if t.Kind != pipeline.Schedule && !gate.May(t.Actor, rbac.Push, rbac.Repo{DID: repo.Repo, Owner: repo.Owner}).Allowed {
+		return pipeline.TrustFork, nil
+	}
+	// That the commit is inside the default branch costs a fetch, so it is proven only where a claim
+	// depends on it.
+	if !asksToken(plan) || t.RefType() != "branch" || t.RefName() != repo.DefaultBranch || t.Pull != nil {
+		return pipeline.TrustBranch, nil
+	}
+	inside, err := p.c.Sources.RefContains(ctx, src, t.Ref, t.Commit)
+	if err != nil && knot.Temporary(err) {
+		return pipeline.TrustFork, fmt.Errorf("prove that %s is in %s: %w", t.Commit, t.Ref, err)
+	}
+	if inside {
+		return pipeline.TrustProtected, nil
+	}
+	return pipeline.TrustBranch, nil
+}
+
+func asksToken(plan workflow.Plan) bool {
+	for _, w := range plan.Workflows {
+		if w.Spec != nil && w.Spec.Audience != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// repeat plans a retry from what was stored: the same specs, the same trust, nothing read again.
+func (p *Planner) repeat(ctx context.Context, e store.Event) error {
+	t := e.Trigger
+	old, ok, err := p.c.Store.Pipeline(ctx, t.RetryOf)
+	if err != nil {
+		return fmt.Errorf("read pipeline %s: %w", t.RetryOf, err)
+	}
+	if !ok || old.Repo != t.Repo {
+		return p.c.Store.SettleEvent(ctx, e.ID, store.EventRefused, "the pipeline to repeat is gone")
+	}
+	if old.Trust == pipeline.TrustFork {
+		return p.c.Store.SettleEvent(ctx, e.ID, store.EventRefused,
+			"a run that needs an approval and never got one cannot be repeated")
+	}
+	pl := old
+	pl.ID, pl.Trigger, pl.Workflows = pipeline.ID(p.c.IDs.Next()), t, nil
+	pl.CreatedAt = p.c.Clock.Now()
+	for _, w := range old.Workflows {
+		if !wanted(t.Only, w.Name) || len(w.Spec) == 0 {
+			continue
+		}
+		pl.Workflows = append(pl.Workflows, pipeline.Workflow{
+			Pipeline: pl.ID, Name: w.Name, File: w.File, Spec: w.Spec, Digest: w.Digest,
+			Engine: w.Engine, Labels: w.Labels, Status: pipeline.Waiting, CreatedAt: pl.CreatedAt,
+		})
+	}
+	if len(pl.Workflows) == 0 {
+		return p.c.Store.SettleEvent(ctx, e.ID, store.EventNoMatch, "none of the workflows asked for can be repeated")
+	}
+	_, err = p.c.Store.Enqueue(ctx, store.Plan{Event: e.ID, Pipeline: pl, Admit: admit(pl)})
+	return err
+}
+
+func wanted(only []string, name string) bool {
+	if len(only) == 0 {
+		return true
+	}
+	for _, o := range only {
+		if o == name {
+			return true
+		}
+	}
+	return false
+}
