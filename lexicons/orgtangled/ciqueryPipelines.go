@@ -26,8 +26,9 @@ type CiQueryPipelines_Output struct {
 // cursor: Where the previous answer ended.
 // limit: How many at most.
 // repo: DID of the repository.
+// statuses: Only pipelines that stand at one of these, in the spindle's own vocabulary.
 // triggers: Only pipelines that these kinds of trigger started.
-func CiQueryPipelines(ctx context.Context, c lexutil.LexClient, commits []string, cursor string, limit int64, repo string, triggers []string) (*CiQueryPipelines_Output, error) {
+func CiQueryPipelines(ctx context.Context, c lexutil.LexClient, commits []string, cursor string, limit int64, repo string, statuses []string, triggers []string) (*CiQueryPipelines_Output, error) {
 	var out CiQueryPipelines_Output
 
 	params := map[string]interface{}{}
@@ -41,6 +42,9 @@ func CiQueryPipelines(ctx context.Context, c lexutil.LexClient, commits []string
 		params["limit"] = limit
 	}
 	params["repo"] = repo
+	if len(statuses) != 0 {
+		params["statuses"] = statuses
+	}
 	if len(triggers) != 0 {
 		params["triggers"] = triggers
 	}
