@@ -1,0 +1,94 @@
+package ingest
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"time"
+
+	"spindle/identity"
+	"spindle/internal/clock"
+	"spindle/knot"
+	"spindle/pipeline"
+	"spindle/rbac"
+	"spindle/store"
+)
+
+// Store is where hints, events and their effects go.
+type Store interface {
+	Accept(ctx context.Context, e store.Effects) (store.Accepted, error)
+	Cursor(ctx context.Context, source, host, protocol string) (store.Cursor, bool, error)
+	DueRechecks(ctx context.Context, limit int) ([]store.Recheck, error)
+	PostponeRecheck(ctx context.Context, r store.Recheck, reason string, until time.Time) error
+	Repo(ctx context.Context, did string) (store.RepoBinding, bool, error)
+	Record(ctx context.Context, did, collection, rkey string) (store.Record, bool, error)
+	Gate(ctx context.Context) (*rbac.Gate, error)
+	EventByKey(ctx context.Context, key string) (store.EventView, bool, error)
+	Pipeline(ctx context.Context, id pipeline.ID) (pipeline.Pipeline, bool, error)
+	Pipelines(ctx context.Context, q store.Query) ([]pipeline.Pipeline, int, error)
+	Changed() <-chan struct{}
+}
+
+// Prover fetches signed proofs of records.
+type Prover interface {
+	Record(ctx context.Context, did, collection, rkey string) (identity.Proven, error)
+}
+
+// Knots binds repositories and answers questions about their refs.
+type Knots interface {
+	Bind(ctx context.Context, repo string) (knot.Binding, error)
+	Collaborators(ctx context.Context, repo string) ([]string, error)
+	Locate(ctx context.Context, repo string) (knot.Source, error)
+	RefContains(ctx context.Context, src knot.Source, ref, sha string) (bool, error)
+}
+
+// Config is what an Ingest needs. All fields are required but Provers, Patience and Dial.
+type Config struct {
+	Store  Store
+	Prover Prover
+	Knots  Knots
+	// Hostname is this spindle's; a repository chooses it by this name or by did:web:<name>.
+	Hostname string
+	// Dial opens connections to record streams.
+	Dial  func(ctx context.Context, network, addr string) (net.Conn, error)
+	Clock clock.Clock
+	Log   *slog.Logger
+	// Count counts what was refused, by a short fixed name.
+	Count func(what string)
+	// Health is told of the state of a component.
+	Health func(component string, ok bool, detail string)
+	// Provers is how many records are proven at a time; below 1 means 8.
+	Provers int
+	// Patience is how long a call waits for what came of its event; 0 means 4 s.
+	Patience time.Duration
+}
+
+// Ingest turns the outside into events. Make it with New. Follow and Prove run until their context ends;
+// Push, Manual and Retry answer calls.
+type Ingest struct {
+	c    Config
+	wake chan struct{} // has room for one
+}
+
+// New returns an Ingest.
+func New(c Config) *Ingest {
+	if c.Provers < 1 {
+		c.Provers = 8
+	}
+	if c.Patience <= 0 {
+		c.Patience = 4 * time.Second
+	}
+	return &Ingest{c: c, wake: make(chan struct{}, 1)}
+}
+
+func (in *Ingest) wakeProvers() {
+	select {
+	case in.wake <- struct{}{}:
+	default:
+	}
+}
+
+// ours tells whether a manifest's spindle field names this server.
+func (in *Ingest) ours(spindle string) bool {
+	return spindle != "" && (spindle == in.c.Hostname || spindle == "did:web:"+in.c.Hostname)
+}

@@ -1,0 +1,220 @@
+package ingest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"spindle/internal/clock"
+)
+
+// Frame is what the server reads of one Jetstream message (version 1, JSON). The record itself is not read:
+// it is unsigned, so only its place counts.
+type Frame struct {
+	DID    string `json:"did"`
+	TimeUS int64  `json:"time_us"`
+	Kind   string `json:"kind"`
+	Commit *struct {
+		Rev        string `json:"rev"`
+		Operation  string `json:"operation"`
+		Collection string `json:"collection"`
+		Rkey       string `json:"rkey"`
+	} `json:"commit"`
+}
+
+// StreamConfig is what a Stream needs. URL, Sink, Clock and Log are required.
+type StreamConfig struct {
+	// URL is the subscribe endpoint, such as wss://host/subscribe.
+	URL string
+	// Collections are asked for; the server then sends no commits of others.
+	Collections []string
+	// Dial opens the connection; nil is an unguarded dial and fit for tests only.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Sink takes frames in order. It may block: then the socket's own flow control holds the server back.
+	Sink func(ctx context.Context, f Frame) error
+	// Cursor is where to begin, in microseconds; 0 means live. It is asked before every connection.
+	Cursor func(ctx context.Context) (int64, error)
+	// State is told of every change of the connection; may be nil.
+	State func(up bool, detail string)
+	// Bad is told of a frame that could not be read; may be nil.
+	Bad   func()
+	Clock clock.Clock
+	Log   *slog.Logger
+	// Rewind is how far before the cursor to begin; 0 means 10 s.
+	Rewind time.Duration
+	// Ping is how often to ping; 0 means 20 s. A connection without any sign of life for three pings is closed.
+	Ping time.Duration
+	// MaxFrame bounds one message; 0 means 2 MiB.
+	MaxFrame int64
+}
+
+// Stream reads one Jetstream host for ever. Make it with NewStream and call Run once.
+type Stream struct{ c StreamConfig }
+
+// NewStream returns a stream, or an error when its URL is not one.
+func NewStream(c StreamConfig) (*Stream, error) {
+	u, err := url.Parse(c.URL)
+	if err != nil || u.Host == "" || (u.Scheme != "ws" && u.Scheme != "wss") {
+		return nil, fmt.Errorf("jetstream endpoint %q is not a ws:// or wss:// address", c.URL)
+	}
+	if c.Rewind <= 0 {
+		c.Rewind = 10 * time.Second
+	}
+	if c.Ping <= 0 {
+		c.Ping = 20 * time.Second
+	}
+	if c.MaxFrame <= 0 {
+		c.MaxFrame = 2 << 20
+	}
+	if c.State == nil {
+		c.State = func(bool, string) {}
+	}
+	if c.Bad == nil {
+		c.Bad = func() {}
+	}
+	return &Stream{c: c}, nil
+}
+
+// Back-off between connections: the first wait and the longest.
+const (
+	firstWait = 500 * time.Millisecond
+	mostWait  = time.Minute
+)
+
+// Run connects and reads until ctx ends. A connection that brought a frame, or lived for a minute, resets
+// the back-off: after it the wait is the first step again.
+func (s *Stream) Run(ctx context.Context) error {
+	wait := firstWait
+	for ctx.Err() == nil {
+		began := s.c.Clock.Now()
+		healthy, err := s.once(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		if healthy || s.c.Clock.Now().Sub(began) > time.Minute {
+			wait = firstWait
+		}
+		s.c.State(false, fmt.Sprint(err))
+		// Half fixed, half random: hosts that come back are not met by everybody at once.
+		d := wait/2 + rand.N(wait/2)
+		s.c.Log.Warn("jetstream connection ended", "host", s.host(), "err", err, "again_in", d)
+		if s.c.Clock.Sleep(ctx, d) != nil {
+			break
+		}
+		wait = min(wait*2, mostWait)
+	}
+	return nil
+}
+
+func (s *Stream) host() string {
+	u, err := url.Parse(s.c.URL)
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}
+
+// address is the URL with the filter and the cursor.
+func (s *Stream) address(cursor int64) string {
+	u, err := url.Parse(s.c.URL)
+	if err != nil {
+		return s.c.URL
+	}
+	q := u.Query()
+	for _, c := range s.c.Collections {
+		q.Add("wantedCollections", c)
+	}
+	if cursor > 0 {
+		q.Set("cursor", strconv.FormatInt(max(cursor-s.c.Rewind.Microseconds(), 1), 10))
+	}
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// once reads one connection to its end. healthy is whether it brought at least one frame.
+func (s *Stream) once(ctx context.Context) (healthy bool, err error) {
+	cursor, err := s.c.Cursor(ctx)
+	if err != nil {
+		return false, fmt.Errorf("read the cursor: %w", err)
+	}
+	dialer := websocket.Dialer{NetDialContext: s.c.Dial, HandshakeTimeout: 15 * time.Second}
+	conn, res, err := dialer.DialContext(ctx, s.address(cursor), http.Header{"User-Agent": {"spindle"}})
+	if err != nil {
+		if res != nil {
+			return false, fmt.Errorf("connect: %w (HTTP %d)", err, res.StatusCode)
+		}
+		return false, fmt.Errorf("connect: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var pinger sync.WaitGroup
+	// Closing the connection is the only way to end a read.
+	pinger.Go(func() { s.ping(ctx, conn) })
+	defer func() {
+		cancel()
+		pinger.Wait()
+	}()
+	s.c.State(true, "connected")
+	conn.SetReadLimit(s.c.MaxFrame)
+	s.liveness(conn)
+	for {
+		if err := conn.SetReadDeadline(s.c.Clock.Now().Add(3 * s.c.Ping)); err != nil {
+			return healthy, fmt.Errorf("set the read deadline: %w", err)
+		}
+		kind, msg, err := conn.ReadMessage()
+		if err != nil {
+			return healthy, fmt.Errorf("read: %w", err)
+		}
+		var f Frame
+		if kind != websocket.TextMessage || json.Unmarshal(msg, &f) != nil || f.TimeUS <= 0 {
+			s.c.Bad()
+			continue
+		}
+		healthy = true
+		if err := s.c.Sink(ctx, f); err != nil {
+			return healthy, fmt.Errorf("take a frame: %w", err)
+		}
+	}
+}
+
+// liveness lets pings and pongs extend the read deadline: a quiet stream is not a broken one.
+func (s *Stream) liveness(conn *websocket.Conn) {
+	extend := func() error {
+		if err := conn.SetReadDeadline(s.c.Clock.Now().Add(3 * s.c.Ping)); err != nil {
+			return fmt.Errorf("set the read deadline: %w", err)
+		}
+		return nil
+	}
+	conn.SetPongHandler(func(string) error { return extend() })
+	conn.SetPingHandler(func(data string) error {
+		err := conn.WriteControl(websocket.PongMessage, []byte(data), s.c.Clock.Now().Add(5*time.Second))
+		var ne net.Error
+		if err != nil && !errors.Is(err, websocket.ErrCloseSent) && !(errors.As(err, &ne) && ne.Timeout()) {
+			return fmt.Errorf("answer a ping: %w", err)
+		}
+		return extend()
+	})
+}
+
+// ping pings until ctx ends and then closes the connection.
+func (s *Stream) ping(ctx context.Context, conn *websocket.Conn) {
+	for s.c.Clock.Sleep(ctx, s.c.Ping) == nil {
+		if err := conn.WriteControl(websocket.PingMessage, nil, s.c.Clock.Now().Add(5*time.Second)); err != nil {
+			break
+		}
+	}
+	// The other side may be gone; closing is all that is left to do.
+	_ = conn.WriteControl(websocket.CloseMessage,
+		websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""), s.c.Clock.Now().Add(time.Second))
+	_ = conn.Close()
+}
