@@ -1,0 +1,228 @@
+package sandbox
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"time"
+
+	"spindle/engines"
+)
+
+// attempt is one sandbox. Its life is the life of one `runsc run`, which its boot goroutine owns:
+// up is closed when the first guest process has spoken, gone when no process of the sandbox is left.
+type attempt struct {
+	e    *Engine
+	spec engines.Spec
+	dir  string
+
+	turn chan struct{} // holds one token: whose turn it is to run a command
+	up   chan struct{}
+	gone chan struct{}
+
+	mu      sync.Mutex
+	main    *os.Process    // runsc run; nil before it is started
+	why     engines.Killed // why the sandbox was ended, "" while it is not or when it ended by itself
+	over    bool           // no more commands
+	fault   error          // how the sandbox ended by itself; for the operator
+	next    *session       // a runsc exec that waits for its command, or nil
+	removed bool           // the files are gone too
+}
+
+func newAttempt(e *Engine, s engines.Spec, dir string) *attempt {
+	a := &attempt{e: e, spec: s, dir: dir, turn: make(chan struct{}, 1), up: make(chan struct{}), gone: make(chan struct{})}
+	a.turn <- struct{}{}
+	return a
+}
+
+// Workspace implements engines.Attempt.
+func (a *attempt) Workspace() string { return a.spec.Workspace }
+
+// Home implements engines.Attempt.
+func (a *attempt) Home() string { return home }
+
+// start makes the folder and starts the sandbox. When it returns nil, boot runs.
+func (a *attempt) start() error {
+	if err := os.RemoveAll(a.dir); err != nil {
+		return fmt.Errorf("remove what was left: %w", err)
+	}
+	if err := os.MkdirAll(runDir(a.dir), 0o700); err != nil {
+		return err
+	}
+	if err := a.e.bundle(a.dir, a.spec); err != nil {
+		return fmt.Errorf("write the bundle: %w", err)
+	}
+	started := make(chan error)
+	go a.boot(started)
+	return <-started
+}
+
+// boot starts runsc run and stays until nothing of it is left. It keeps its thread, because the kernel ends the
+// process when the thread that started it ends.
+func (a *attempt) boot(started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var said tail
+	created, speak, cmd, err := a.launch(&said)
+	if err != nil {
+		started <- err
+		return
+	}
+	defer created.Close()
+	defer speak.Close()
+	a.mu.Lock()
+	a.main = cmd.Process
+	a.mu.Unlock()
+	started <- nil
+
+	var listen sync.WaitGroup
+	listen.Go(func() {
+		if n, err := created.Read(make([]byte, 16)); err == nil && n > 0 {
+			a.prepare()
+		}
+	})
+	listen.Go(func() { a.listen(speak) })
+	slow := time.AfterFunc(a.e.cfg.BootTimeout, func() {
+		select {
+		case <-a.up:
+		default:
+			a.end(fmt.Errorf("the sandbox was not up after %s", a.e.cfg.BootTimeout), "")
+		}
+	})
+	waited := cmd.Wait()
+	slow.Stop()
+	a.end(fmt.Errorf("runsc run: %w; it said: %s", orDone(waited), said.String()), "")
+	listen.Wait()
+	if err := a.reap(); err != nil {
+		a.e.cfg.Log.Error("a sandbox did not end", "attempt", a.spec.ID, "error", err)
+	}
+	close(a.gone)
+}
+
+// launch starts runsc run. From created comes the sandbox's process id once it exists; from speak what the guest's
+// init says.
+func (a *attempt) launch(said *tail) (created, speak *os.File, cmd *exec.Cmd, err error) {
+	created, create, err := os.Pipe()
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("make a pipe: %w", err)
+	}
+	defer create.Close()
+	speak, voice, err := os.Pipe()
+	if err != nil {
+		created.Close()
+		return nil, nil, nil, fmt.Errorf("make a pipe: %w", err)
+	}
+	defer voice.Close()
+	cmd = a.e.runsc(a.dir, "run", "--bundle="+a.dir, "--pid-file=/proc/self/fd/3", containerID)
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = voice, said, []*os.File{create}
+	cmd.WaitDelay = time.Second
+	if err := cmd.Start(); err != nil {
+		created.Close()
+		speak.Close()
+		return nil, nil, nil, fmt.Errorf("start runsc: %w", err)
+	}
+	return created, speak, cmd, nil
+}
+
+// listen waits for the first line of the guest's init and returns when the pipe's other end is
+// closed everywhere, which means that the sandbox process has ended.
+func (a *attempt) listen(speak *os.File) {
+	r := bufio.NewReaderSize(speak, 64)
+	if line, err := r.ReadString('\n'); err != nil || line != "up\n" {
+		return
+	}
+	close(a.up)
+	_, _ = io.Copy(io.Discard, r) // nothing more is said; the end of file is what is waited for
+}
+
+// prepare starts a runsc exec ahead of its command, which hides the start of that process from the step.
+func (a *attempt) prepare() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.over || a.next != nil {
+		return
+	}
+	s, err := a.newSession()
+	if err != nil {
+		a.e.cfg.Log.Warn("could not prepare a command ahead", "attempt", a.spec.ID, "error", err)
+		return // take tries again and returns the error
+	}
+	a.next = s
+}
+
+// take returns a session for a command.
+func (a *attempt) take() (*session, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.over {
+		return nil, engines.ErrOver
+	}
+	if s := a.next; s != nil {
+		a.next = nil
+		return s, nil
+	}
+	return a.newSession()
+}
+
+// end kills the sandbox, once. The first caller's reason stays: a Killed for a wanted end, otherwise a fault.
+func (a *attempt) end(fault error, why engines.Killed) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.over {
+		return
+	}
+	a.over, a.fault, a.why = true, fault, why
+	if a.main != nil {
+		_ = a.main.Kill() // it may have ended already, which is what is wanted; the kernel then ends the sandbox
+	}
+	if a.next != nil {
+		a.next.abandon()
+		a.next = nil
+	}
+}
+
+// ended says why the attempt is over. Only meaningful after end.
+func (a *attempt) ended() (engines.Killed, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.why, a.fault
+}
+
+// Close implements engines.Attempt.
+func (a *attempt) Close(ctx context.Context) error {
+	a.end(engines.ErrOver, engines.KilledCancel)
+	select {
+	case <-a.gone:
+	case <-ctx.Done():
+		return engines.Fault("the sandbox is still being removed", fmt.Errorf("close attempt %s: %w", a.spec.ID, ctx.Err()))
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.removed {
+		return nil
+	}
+	if err := os.RemoveAll(a.dir); err != nil {
+		return engines.Fault("the sandbox's files could not be removed", fmt.Errorf("close attempt %s: %w", a.spec.ID, err))
+	}
+	a.removed = true
+	a.e.forget(a.spec.ID)
+	return nil
+}
+
+// orDone makes a process that ended well an error too, for one that should not have ended.
+func orDone(err error) error {
+	var exit *exec.ExitError
+	if err == nil {
+		return errors.New("ended by itself")
+	}
+	if errors.As(err, &exit) {
+		return errors.New(exit.String())
+	}
+	return err
+}

@@ -1,0 +1,79 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"spindle/engines"
+)
+
+const hostname = "spindle"
+
+// rootCaps are what the attempt's root may do to the attempt's own files and processes. The workflow user has none.
+var rootCaps = []string{
+	"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_SETGID", "CAP_SETUID",
+	"CAP_SETPCAP", "CAP_SETFCAP", "CAP_NET_BIND_SERVICE", "CAP_SYS_CHROOT",
+}
+
+// initScript is the first process: it gives the workspace and the home to the workflow user, says that it is
+// there, and then reaps what commands leave behind (a parent that ignores SIGCHLD has no zombies).
+// The folders are arguments, never part of the text.
+const initScript = `if [ "$1" ]; then mkdir -p "$1" && chown "$0" "$@" || exit 70; fi
+echo up
+trap '' CHLD
+exec sleep 2147483647`
+
+// bundle writes the OCI bundle of an attempt: a config.json in dir, around the shared skeleton.
+func (e *Engine) bundle(dir string, s engines.Spec) error {
+	args := []string{"/bin/sh", "-c", initScript, fmt.Sprintf("%d:%d", engines.UserID, engines.UserID)}
+	if !e.self.root || s.Workspace != engines.DefaultWorkspace {
+		args = append(args, s.Workspace, home)
+	}
+	mounts := []specs.Mount{
+		{Destination: "/proc", Type: "proc", Source: "proc"},
+		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs"},
+		{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"ro", "nosuid", "noexec", "nodev"}},
+	}
+	mounts = append(mounts, e.host.mounts...)
+	for _, m := range s.Mounts {
+		mounts = append(mounts, bind(m.Source, m.Target))
+	}
+	config := specs.Spec{
+		Version:  "1.0.2",
+		Hostname: hostname,
+		Root:     &specs.Root{Path: e.host.root},
+		Mounts:   mounts,
+		Process:  e.process(args, "/", []string{"PATH=" + e.host.path}, true),
+		Linux: &specs.Linux{Namespaces: []specs.LinuxNamespace{
+			{Type: specs.PIDNamespace}, {Type: specs.MountNamespace}, {Type: specs.IPCNamespace},
+			{Type: specs.UTSNamespace}, {Type: specs.NetworkNamespace},
+		}},
+	}
+	b, err := json.Marshal(config)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "config.json"), b, 0o600)
+}
+
+// process describes one guest process, for config.json and for runsc exec alike.
+func (e *Engine) process(args []string, dir string, env []string, asRoot bool) *specs.Process {
+	p := &specs.Process{
+		Args: args, Cwd: dir, Env: env, NoNewPrivileges: true,
+		User:         specs.User{UID: engines.UserID, GID: engines.UserID},
+		Capabilities: &specs.LinuxCapabilities{},
+		Rlimits: []specs.POSIXRlimit{
+			{Type: "RLIMIT_CORE", Hard: 0, Soft: 0},
+			{Type: "RLIMIT_NOFILE", Hard: 65536, Soft: 65536},
+		},
+	}
+	if asRoot {
+		p.User = specs.User{}
+		p.Capabilities = &specs.LinuxCapabilities{Bounding: rootCaps, Effective: rootCaps, Permitted: rootCaps}
+	}
+	return p
+}

@@ -1,0 +1,207 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"spindle/engines"
+)
+
+// Run implements engines.Attempt.
+func (a *attempt) Run(ctx context.Context, c engines.Command) (engines.Result, error) {
+	if err := c.Check(); err != nil {
+		return engines.Result{}, err
+	}
+	select {
+	case <-a.turn:
+		defer func() { a.turn <- struct{}{} }()
+	case <-ctx.Done():
+		return a.cancelled()
+	}
+	select {
+	case <-a.up:
+	case <-a.gone:
+	case <-ctx.Done():
+		return a.cancelled()
+	}
+	s, err := a.take()
+	if errors.Is(err, engines.ErrOver) {
+		return engines.Result{}, a.refusal()
+	}
+	if err != nil {
+		return engines.Result{}, engines.Fault("the command could not be started in its sandbox", err)
+	}
+	return a.run(ctx, s, c)
+}
+
+// run executes c in s, which it uses up.
+func (a *attempt) run(ctx context.Context, s *session, c engines.Command) (engines.Result, error) {
+	limit := ctx
+	if c.Timeout > 0 {
+		var stop context.CancelFunc
+		limit, stop = context.WithTimeout(ctx, c.Timeout)
+		defer stop()
+	}
+	res := engines.Result{Started: a.e.cfg.Clock.Now()}
+	stdout, stderr := newPump(s.out, c.Stdout), newPump(s.err, c.Stderr)
+	sendErr := s.send(a.guestProcess(c))
+
+	select {
+	case <-s.done:
+	case <-a.gone:
+	case <-limit.Done():
+		if ctx.Err() != nil {
+			a.end(ctx.Err(), engines.KilledCancel)
+		} else {
+			a.end(limit.Err(), engines.KilledTimeout)
+		}
+	}
+	if a.isOver() {
+		<-a.gone
+		_ = s.cmd.Process.Kill() // its sandbox is gone; it has nothing to wait for
+		<-s.done
+	}
+	res.Ended = a.e.cfg.Clock.Now()
+	writeErr := errors.Join(stdout.finish(), stderr.finish())
+
+	if a.isOver() {
+		return a.overResult(res)
+	}
+	if err := s.failure(); err != nil {
+		if missing, err := a.dirIsMissing(ctx, c); missing || err != nil {
+			return a.missingDir(res, c), err
+		}
+		return res, engines.Fault("the command could not be started in its sandbox", errors.Join(err, sendErr))
+	}
+	a.prepare()
+	res.ExitCode = s.code
+	if writeErr != nil {
+		return res, engines.Fault("the output could not be stored", fmt.Errorf("write the output of attempt %s: %w", a.spec.ID, writeErr))
+	}
+	return res, nil
+}
+
+// overResult completes the result of a command whose sandbox has ended before it.
+func (a *attempt) overResult(res engines.Result) (engines.Result, error) {
+	why, fault := a.ended()
+	res.Killed, res.ExitCode = why, -1
+	switch why {
+	case engines.KilledMemory:
+		res.ExitCode = 128 + 9
+	case "":
+		return res, engines.Fault("the sandbox ended while the command ran", fault)
+	}
+	return res, nil
+}
+
+// missingDirExit is the exit code of a command whose folder is not there: what a shell's failed cd gives.
+const missingDirExit = 1
+
+// dirIsMissing asks the sandbox, after a command could not be started, whether its folder is there. A job may remove
+// its own workspace, which is its own failure and not the machinery's.
+func (a *attempt) dirIsMissing(ctx context.Context, c engines.Command) (bool, error) {
+	s, err := a.take()
+	if err != nil {
+		return false, engines.Fault("the command could not be started in its sandbox", err)
+	}
+	env := []string{"PATH=" + a.e.host.path}
+	stdout, stderr := newPump(s.out, nil), newPump(s.err, nil)
+	sendErr := s.send(a.e.process([]string{"/bin/sh", "-c", `[ -d "$0" ]`, a.dirOf(c)}, "/", env, true))
+	select {
+	case <-s.done:
+	case <-a.gone:
+		<-s.done
+	case <-ctx.Done():
+		a.end(ctx.Err(), engines.KilledCancel)
+		<-a.gone
+		<-s.done
+	}
+	err = errors.Join(sendErr, stdout.finish(), stderr.finish(), s.failure())
+	if err != nil {
+		return false, engines.Fault("the command could not be started in its sandbox", err)
+	}
+	return s.code == 1, nil
+}
+
+// missingDir is the result of a command whose folder is not there, with the words a shell would have.
+func (a *attempt) missingDir(res engines.Result, c engines.Command) engines.Result {
+	res.ExitCode = missingDirExit
+	if c.Stderr != nil {
+		_, _ = fmt.Fprintf(c.Stderr, "cd: %s: No such file or directory\n", a.dirOf(c)) // the exit code says it too
+	}
+	return res
+}
+
+func (a *attempt) dirOf(c engines.Command) string {
+	if c.Dir != "" {
+		return c.Dir
+	}
+	return a.spec.Workspace
+}
+
+// cancelled ends an attempt whose caller does not wait for it any more.
+func (a *attempt) cancelled() (engines.Result, error) {
+	now := a.e.cfg.Clock.Now()
+	a.end(context.Canceled, engines.KilledCancel)
+	<-a.gone
+	return a.overResult(engines.Result{Started: now, Ended: a.e.cfg.Clock.Now()})
+}
+
+// refusal is the error for a command that comes after the end.
+func (a *attempt) refusal() error {
+	why, fault := a.ended()
+	if why != "" {
+		return engines.Fault("the sandbox of this attempt has ended", fmt.Errorf("%w: %s", engines.ErrOver, why))
+	}
+	return engines.Fault("the sandbox could not be started", fmt.Errorf("%w: %w", engines.ErrOver, fault))
+}
+
+func (a *attempt) isOver() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.over
+}
+
+// guestProcess describes c as gVisor takes it.
+func (a *attempt) guestProcess(c engines.Command) *specs.Process {
+	shell := c.Shell
+	if shell == "" {
+		shell = "sh"
+		if a.e.host.bash {
+			shell = engines.DefaultShell
+		}
+	}
+	base := []string{
+		"PATH=" + a.e.host.path, "LANG=C.UTF-8", "HOME=" + home, "USER=" + engines.User, "LOGNAME=" + engines.User,
+	}
+	if c.AsRoot {
+		base = []string{"PATH=" + a.e.host.path, "LANG=C.UTF-8", "HOME=/root", "USER=root", "LOGNAME=root"}
+	}
+	return a.e.process([]string{shell, "-c", c.Script}, a.dirOf(c), mergeEnv(base, a.spec.Env, c.Env), c.AsRoot)
+}
+
+// mergeEnv joins lists of NAME=value; a later one wins, and each name stays where it first stood.
+func mergeEnv(lists ...[]string) []string {
+	var merged []string
+	at := map[string]int{}
+	for _, list := range lists {
+		for _, kv := range list {
+			name, _, _ := strings.Cut(kv, "=")
+			if i, ok := at[name]; ok {
+				merged[i] = kv
+				continue
+			}
+			at[name] = len(merged)
+			merged = append(merged, kv)
+		}
+	}
+	return merged
+}
+
+// reapTimeout bounds the wait for the kernel to end a killed process.
+const reapTimeout = 20 * time.Second

@@ -1,0 +1,174 @@
+package sandbox
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"spindle/engines"
+	"spindle/internal/clock"
+)
+
+// Config sets the engine up.
+type Config struct {
+	// Runsc is the absolute path of an executable that acts as runsc when started as Argv0. Required.
+	Runsc string
+	// Argv0 is argument zero for Runsc. Empty means "runsc".
+	Argv0 string
+	// StateDir is the engine's own folder, created with mode 0700. Required, absolute. One server at a time may
+	// use it. It holds what attempts write, so it should be on a disk with room. At most 70 bytes long, since sockets
+	// with bounded names lie in it.
+	StateDir string
+	// Log gets the operator's view. nil discards it.
+	Log *slog.Logger
+	// Clock stamps Results. nil means the machine's clock.
+	Clock clock.Clock
+	// BootTimeout is how long a sandbox may take to come up. Zero means 30 s.
+	BootTimeout time.Duration
+	// Limits apply where a Spec has none. Zero means no limit.
+	Limits engines.Limits
+}
+
+// Engine runs attempts in gVisor. It implements engines.Engine.
+type Engine struct {
+	cfg  Config
+	self identity
+	host *view
+
+	mu   sync.Mutex
+	open map[string]*attempt // by ID
+}
+
+// limits of names: a socket's path has at most 107 bytes (unix(7)), and "/a/<12>/r/runsc-a.sock" follows StateDir.
+const maxStateDir = 70
+
+// New prepares the state folder and the view of the machine. It starts no process. It fails with an error that
+// says the fix when the configuration cannot work; whether sandboxes run at all is Probe's question.
+func New(cfg Config) (*Engine, error) {
+	if cfg.Argv0 == "" {
+		cfg.Argv0 = "runsc"
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = clock.Real{}
+	}
+	if cfg.BootTimeout == 0 {
+		cfg.BootTimeout = 30 * time.Second
+	}
+	switch {
+	case !filepath.IsAbs(cfg.Runsc):
+		return nil, fmt.Errorf("sandbox: Runsc %q is not an absolute path", cfg.Runsc)
+	case !filepath.IsAbs(cfg.StateDir):
+		return nil, fmt.Errorf("sandbox: StateDir %q is not an absolute path", cfg.StateDir)
+	case len(cfg.StateDir) > maxStateDir:
+		return nil, fmt.Errorf("sandbox: StateDir %q is longer than %d bytes; use a shorter path", cfg.StateDir, maxStateDir)
+	case cfg.BootTimeout < 0 || cfg.Limits.Memory < 0 || cfg.Limits.Pids < 0:
+		return nil, errors.New("sandbox: a limit is negative")
+	}
+	if err := os.MkdirAll(filepath.Join(cfg.StateDir, attemptsDir), 0o700); err != nil {
+		return nil, fmt.Errorf("sandbox: create the state folder: %w", err)
+	}
+	e := &Engine{cfg: cfg, self: whoAmI(), open: map[string]*attempt{}}
+	host, err := buildHostView(filepath.Join(cfg.StateDir, "host"), e.self)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: prepare the host image: %w", err)
+	}
+	e.host = host
+	return e, nil
+}
+
+// Name implements engines.Engine.
+func (e *Engine) Name() string { return "sandbox" }
+
+// Open implements engines.Engine. The sandbox comes up in the background.
+func (e *Engine) Open(ctx context.Context, s engines.Spec) (engines.Attempt, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, engines.Fault("the attempt was stopped before its sandbox was made", err)
+	}
+	if err := e.check(&s); err != nil {
+		return nil, err
+	}
+	a := newAttempt(e, s, e.attemptDir(s.ID))
+	e.mu.Lock()
+	_, taken := e.open[s.ID]
+	if !taken {
+		e.open[s.ID] = a
+	}
+	e.mu.Unlock()
+	if taken {
+		return nil, engines.Fault("this attempt is already running", fmt.Errorf("%w: attempt %s is open", engines.ErrBadSpec, s.ID))
+	}
+	if err := a.start(); err != nil {
+		e.forget(s.ID)
+		return nil, engines.Fault("the sandbox could not be prepared", errors.Join(err, os.RemoveAll(a.dir)))
+	}
+	e.cfg.Log.Debug("attempt opened", "attempt", s.ID, "dir", a.dir)
+	return a, nil
+}
+
+// check completes a Spec with the defaults and refuses what this engine cannot give.
+func (e *Engine) check(s *engines.Spec) error {
+	if err := s.Check(); err != nil {
+		return err
+	}
+	if s.Image != "" && s.Image != engines.ImageHost {
+		return engines.Fault(fmt.Sprintf("the sandbox has no image %q; use %q or leave the image out", clip(s.Image), engines.ImageHost),
+			fmt.Errorf("%w: %q", engines.ErrUnknownImage, s.Image))
+	}
+	if s.Workspace == "" {
+		s.Workspace = engines.DefaultWorkspace
+	}
+	if s.Limits.Memory == 0 {
+		s.Limits.Memory = e.cfg.Limits.Memory
+	}
+	if s.Limits.Pids == 0 {
+		s.Limits.Pids = e.cfg.Limits.Pids
+	}
+	if why := reserved(s.Workspace); why != "" {
+		return engines.Fault("the workspace is in a folder that belongs to the machine", fmt.Errorf("%w: workspace %s: %s", engines.ErrBadSpec, s.Workspace, why))
+	}
+	for _, m := range s.Mounts {
+		if why := reserved(m.Target); why != "" {
+			return engines.Fault("a folder was to be shown where the machine's own are", fmt.Errorf("%w: mount at %s: %s", engines.ErrBadSpec, m.Target, why))
+		}
+		if m.Target == s.Workspace || strings.HasPrefix(s.Workspace, m.Target+"/") {
+			return engines.Fault("a read-only folder was to cover the workspace", fmt.Errorf("%w: mount at %s covers workspace", engines.ErrBadSpec, m.Target))
+		}
+		if _, err := os.Stat(m.Source); err != nil {
+			return engines.Fault("a folder that the attempt needs is not there", fmt.Errorf("%w: mount %s: %w", engines.ErrBadSpec, m.Target, err))
+		}
+	}
+	return nil
+}
+
+func (e *Engine) forget(id string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.open, id)
+}
+
+const attemptsDir = "a"
+
+// attemptDir is short, because a socket lies in it, and the same for the same ID.
+func (e *Engine) attemptDir(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return filepath.Join(e.cfg.StateDir, attemptsDir, hex.EncodeToString(sum[:6]))
+}
+
+// clip bounds what is quoted from a workflow file in a message.
+func clip(s string) string {
+	if len(s) > 64 {
+		return s[:64] + "…"
+	}
+	return s
+}
