@@ -9,7 +9,15 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/bluesky-social/indigo/atproto/lexicon"
+	cbg "github.com/whyrusleeping/cbor-gen"
+
+	"spindle/lexicons"
 )
+
+// unmarshaler is what the generated record types are.
+type unmarshaler = cbg.CBORUnmarshaler
 
 // Limits bound what a knot can make us do. A zero field means its default.
 type Limits struct {
@@ -70,12 +78,10 @@ type Config struct {
 	// ProxyURL is the guarded proxy that git goes through. Required, except with Dev, where empty means
 	// no proxy. It holds a credential.
 	ProxyURL string
-	// Directory resolves DIDs. Required for Bind and Collaborators.
+	// Directory resolves DIDs. Required.
 	Directory Directory
-	// Prover fetches records with their proof. Required for Bind and Collaborators.
+	// Prover fetches records with their proof. Required.
 	Prover Prover
-	// Lister lists record keys. Required for Collaborators.
-	Lister Lister
 	// Dev allows plain http.
 	Dev bool
 	// Limits bound what a knot can make us do.
@@ -86,10 +92,12 @@ type Config struct {
 
 // Client reads from knots. Make it with New; it is safe for concurrent use and holds nothing to close.
 type Client struct {
-	cfg   Config
-	git   *Git
-	lim   Limits
-	log   *slog.Logger
+	cfg     Config
+	git     *Git
+	lim     Limits
+	log     *slog.Logger
+	catalog lexicon.Catalog
+
 	mu    sync.Mutex
 	locks map[string]*repoLock
 }
@@ -103,6 +111,12 @@ func New(c Config) (*Client, error) {
 		return nil, errors.New("knot: Config.RepoDir must be an absolute path")
 	case c.ProxyURL == "" && !c.Dev:
 		return nil, errors.New("knot: Config.ProxyURL is missing")
+	case c.Directory == nil || c.Prover == nil:
+		return nil, errors.New("knot: Config.Directory and Config.Prover must be there")
+	}
+	catalog, err := lexicons.NewCatalog()
+	if err != nil {
+		return nil, fmt.Errorf("knot: %w", err)
 	}
 	if err := os.MkdirAll(c.RepoDir, 0o700); err != nil {
 		return nil, fmt.Errorf("knot: make the repository directory: %w", err)
@@ -111,7 +125,7 @@ func New(c Config) (*Client, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Client{cfg: c, git: c.Git, lim: c.Limits.withDefaults(), log: log, locks: map[string]*repoLock{}}, nil
+	return &Client{cfg: c, git: c.Git, lim: c.Limits.withDefaults(), log: log, catalog: catalog, locks: map[string]*repoLock{}}, nil
 }
 
 // network is what a fetching command of this client may use.

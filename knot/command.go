@@ -156,7 +156,12 @@ func (g *Git) verdict(c command, err, cause error, stderr string) error {
 	case err == nil:
 		return nil
 	}
-	return g.classify(c.op, stderr)
+	ge := g.classify(c.op, stderr)
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		ge.exit = exit.ExitCode()
+	}
+	return ge
 }
 
 // bound sets the limits that the kernel keeps for git and its children. A child that git made in the

@@ -45,6 +45,8 @@ type GitError struct {
 	Op     string // what was being done, such as "fetch"
 	Kind   error  // one of the sentinel errors; never nil
 	Detail string // git's own last words, cut and without control characters; may be empty
+
+	exit int // exit status, -1 for a signal
 }
 
 // Error implements error.

@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"spindle/identity"
 )
 
 const repoDID = "did:plc:repoaaaaaaaaaaaaaaaaaaaa"
@@ -125,7 +127,7 @@ func (o *origin) tree(m map[string]node) string {
 	for name, n := range m {
 		kind := "blob"
 		switch {
-		case n.dir != nil:
+		case n.mode == "040000":
 			kind, n.id = "tree", o.tree(n.dir)
 		case n.mode == "160000":
 			kind = "commit"
@@ -159,7 +161,7 @@ func newClient(t testing.TB, change func(*Config)) *Client {
 	t.Helper()
 	g, err := FindGit(t.Context(), "")
 	require.NoError(t, err)
-	cfg := Config{Git: g, RepoDir: t.TempDir(), Dev: true}
+	cfg := Config{Git: g, RepoDir: t.TempDir(), Dev: true, Directory: (*identity.Directory)(nil), Prover: (*identity.Prover)(nil)}
 	if change != nil {
 		change(&cfg)
 	}

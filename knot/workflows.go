@@ -57,15 +57,11 @@ func (c *Client) Workflows(ctx context.Context, src Source, sha string) (Files, 
 	defer unlock()
 	ctx, cancel := context.WithTimeout(ctx, c.lim.Timeout)
 	defer cancel()
-	out, err := c.workflows(ctx, src, url, sha)
-	if errors.Is(err, ErrCorrupt) {
-		// Our disk may have lost a pack in a crash. Once, everything is fetched again.
-		c.log.WarnContext(ctx, "fetch repository again", "repo", src.Repo, "error", err)
-		if err := c.forget(src, sha); err != nil {
-			return Files{}, err
-		}
+	var out Files
+	err = c.again(ctx, src, sha, func() error {
 		out, err = c.workflows(ctx, src, url, sha)
-	}
+		return err
+	})
 	if err != nil {
 		return Files{}, fmt.Errorf("read workflow files of %s at %s: %w", src.Repo, sha, err)
 	}
@@ -88,6 +84,20 @@ func (c *Client) enter(ctx context.Context, src Source, shas ...string) (string,
 		return "", nil, err
 	}
 	return url, unlock, nil
+}
+
+// again calls fn, and once more from an empty cache if it found broken objects: our disk may have lost a
+// pack in a crash.
+func (c *Client) again(ctx context.Context, src Source, sha string, fn func() error) error {
+	err := fn()
+	if !errors.Is(err, ErrCorrupt) {
+		return err
+	}
+	c.log.WarnContext(ctx, "fetch repository again", "repo", src.Repo, "error", err)
+	if err := c.forget(src, sha); err != nil {
+		return err
+	}
+	return fn()
 }
 
 // forget deletes the cached repositories of src for sha's hash function.

@@ -1,0 +1,5 @@
+package knot
+
+type SubmoduleError struct{ Temporary bool }
+
+func (*SubmoduleError) Error() string { return "" }
