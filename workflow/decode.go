@@ -1,0 +1,241 @@
+package workflow
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// decoder reads a tree into a Spec. Every method reports what is wrong and returns a usable zero, so that
+// one reading tells all problems.
+type decoder struct {
+	*report
+	lim      Limits
+	patterns int
+}
+
+// field reads the value of one key.
+type field func(key string, at pos, v *node)
+
+// object calls the field of every key of n. where names n in messages, such as "step 2"; later holds the
+// keys that the language has and this version does not offer, each with what to do instead. It returns the
+// keys that are there, counting a misspelt one as what was probably meant, so that it is not called missing
+// as well.
+func (d *decoder) object(n *node, where string, fields map[string]field, later map[string]string) (there map[string]bool) {
+	there = map[string]bool{}
+	if n.kind != mapping {
+		d.err(n.at, codeType, "write keys with values, such as name: test", "%s must be a mapping of keys, this is %s", where, n)
+		return there
+	}
+	for _, p := range n.pairs {
+		if f, ok := fields[p.key]; ok {
+			there[p.key] = true
+			f(p.key, p.at, p.value)
+			continue
+		}
+		if fix, ok := later[p.key]; ok {
+			d.err(p.at, codeOffer, fix, "the key %s is not offered by this version", quoted(p.key))
+			continue
+		}
+		there[d.unknown(p, where, fields, later)] = true
+	}
+	return there
+}
+
+// unknown reports p and returns the key that was probably meant, or "".
+func (d *decoder) unknown(p pair, where string, fields map[string]field, later map[string]string) string {
+	known := slices.Sorted(maps.Keys(fields))
+	offered := list(known)
+	known = append(known, slices.Sorted(maps.Keys(later))...)
+	if want := foreign(p.key, fields); want != "" {
+		d.err(p.at, codeKey, "rename it to "+want, "unknown key %s in %s; here it is called %s", quoted(p.key), where, quoted(want))
+		return want
+	}
+	fix := "remove it, or use one of " + offered
+	meant := nearest(p.key, known)
+	if meant != "" {
+		fix = "rename it to " + meant
+	}
+	d.err(p.at, codeKey, fix, "unknown key %s in %s%s", quoted(p.key), where, didYouMean(p.key, known))
+	return meant
+}
+
+// foreign is the key of fields that other systems call key, or "".
+func foreign(key string, fields map[string]field) string {
+	for _, w := range []struct{ theirs, ours string }{
+		{"on", "when"}, {"trigger", "when"}, {"triggers", "when"}, {"rules", "when"},
+		{"run", "command"}, {"script", "command"}, {"commands", "command"}, {"cmd", "command"},
+		{"env", "environment"}, {"variables", "environment"},
+		{"runs-on", "runs_on"}, {"labels", "runs_on"}, {"tags", "runs_on"},
+		{"timeout-minutes", "timeout"}, {"timeout_in_minutes", "timeout"},
+		{"branches", "branch"}, {"events", "event"}, {"path", "paths"}, {"type", "types"}, {"crons", "schedule"},
+		{"checkout", "clone"}, {"fetch-depth", "depth"}, {"compression_level", "compression-level"},
+		{"caches", "cache"}, {"restore-keys", "fallback"},
+	} {
+		if strings.EqualFold(w.theirs, key) && fields[w.ours] != nil {
+			return w.ours
+		}
+	}
+	return ""
+}
+
+// text reads one scalar. Empty text is allowed only where the caller allows it.
+func (d *decoder) text(key string, at pos, v *node) (string, bool) {
+	switch v.kind {
+	case scalar:
+		if len(v.text) > d.lim.ValueBytes {
+			d.err(v.at, codeLimit, "move it into a file of the repository",
+				"%s has %d bytes, more than the %d allowed", quoted(key), len(v.text), d.lim.ValueBytes)
+			return "", false
+		}
+		if strings.ContainsRune(v.text, 0) {
+			d.err(v.at, codeEncoding, "remove the character", "%s holds a NUL character", quoted(key))
+			return "", false
+		}
+		return v.text, true
+	case null:
+		d.err(at, codeType, "write a value after the colon, or remove the key", "%s has no value", quoted(key))
+	default:
+		d.err(v.at, codeType, "write one value", "%s must be text, this is %s", quoted(key), v)
+	}
+	return "", false
+}
+
+// word is text that is not empty and of at most most bytes on one line.
+func (d *decoder) word(key string, at pos, v *node, most int) string {
+	s, ok := d.text(key, at, v)
+	switch {
+	case !ok:
+		return ""
+	case strings.TrimSpace(s) == "":
+		d.err(v.at, codeValue, "write a value, or remove the key", "%s is empty", quoted(key))
+		return ""
+	case len(s) > most:
+		d.err(v.at, codeLimit, "shorten it", "%s has %d bytes, more than the %d allowed", quoted(key), len(s), most)
+		return ""
+	case strings.IndexFunc(s, unicode.IsControl) >= 0:
+		d.err(v.at, codeValue, "write it on one line", "%s must be one line of plain text", quoted(key))
+		return ""
+	}
+	return s
+}
+
+// texts reads a string or a list of strings; each is called for every one.
+func (d *decoder) texts(key string, at pos, v *node, most int, each func(n *node, s string)) {
+	items := v.items
+	switch v.kind {
+	case scalar:
+		items = []*node{v}
+	case null:
+		d.err(at, codeType, "write a value or a list such as [a, b], or remove the key", "%s has no value", quoted(key))
+		return
+	case mapping:
+		d.err(v.at, codeType, "write a list such as [a, b]", "%s must be text or a list of texts, this is %s", quoted(key), v)
+		return
+	}
+	if len(items) > most {
+		d.err(v.at, codeLimit, "shorten the list", "%s has %d entries, more than the %d allowed", quoted(key), len(items), most)
+		return
+	}
+	for _, n := range items {
+		switch {
+		case n.kind == null:
+			d.err(n.at, codeType, "write a value, or remove the entry", "an entry of %s has no value", quoted(key))
+		case n.kind != scalar:
+			d.err(n.at, codeType, "write plain texts, such as [a, b]", "an entry of %s must be text, this is %s", quoted(key), n)
+		case n.text == "":
+			d.err(n.at, codeValue, "write a value, or remove the entry", "an entry of %s is empty", quoted(key))
+		case len(n.text) > 4096:
+			d.err(n.at, codeLimit, "shorten it", "an entry of %s has %d bytes, more than the 4096 allowed", quoted(key), len(n.text))
+		case strings.IndexFunc(n.text, unicode.IsControl) >= 0:
+			d.err(n.at, codeValue, "write it on one line", "an entry of %s must be one line of plain text", quoted(key))
+		default:
+			each(n, n.text)
+		}
+	}
+}
+
+// bool reads true or false.
+func (d *decoder) bool(key string, at pos, v *node, into *bool) {
+	s, ok := d.text(key, at, v)
+	if !ok {
+		return
+	}
+	switch {
+	case v.plain && (s == "true" || s == "True" || s == "TRUE"):
+		*into = true
+	case v.plain && (s == "false" || s == "False" || s == "FALSE"):
+		*into = false
+	default:
+		d.err(v.at, codeType, "write true or false, without quotes", "%s must be true or false, this is %s", quoted(key), v)
+	}
+}
+
+// int reads a number between least and most.
+func (d *decoder) int(key string, at pos, v *node, least, most int, into *int) {
+	s, ok := d.text(key, at, v)
+	if !ok {
+		return
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < least || n > most {
+		d.err(v.at, codeValue, "write a number from "+strconv.Itoa(least)+" to "+strconv.Itoa(most),
+			"%s must be a number from %d to %d, this is %s", quoted(key), least, most, v)
+		return
+	}
+	*into = n
+}
+
+// bareNumber is a time without a unit.
+var bareNumber = regexp.MustCompile(`^[0-9]+$`)
+
+// duration reads a time span such as 90s, 20m or 1h30m.
+func (d *decoder) duration(key string, at pos, v *node, into *time.Duration) {
+	s, ok := d.text(key, at, v)
+	if !ok {
+		return
+	}
+	t, err := time.ParseDuration(s)
+	switch {
+	case bareNumber.MatchString(s):
+		d.err(v.at, codeValue, "write "+clean(s, 20)+"m for minutes or "+clean(s, 20)+"s for seconds", "%s has no unit, this is %s", quoted(key), v)
+	case err != nil:
+		d.err(v.at, codeValue, "write a time such as 90s, 20m or 1h30m", "%s is not a time span, this is %s", quoted(key), v)
+	case t < time.Second || t > d.lim.Timeout:
+		d.err(v.at, codeValue, "write a time from 1s to "+short(d.lim.Timeout),
+			"%s must be between 1s and %s, this is %s", quoted(key), short(d.lim.Timeout), v)
+	default:
+		*into = t
+	}
+}
+
+// short is t without the units that are zero.
+func short(t time.Duration) string {
+	s := t.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// sequence returns the entries of a list that must have entries of at most most.
+func (d *decoder) sequence(key string, at pos, v *node, most int) []*node {
+	switch {
+	case v.kind == null:
+		d.err(at, codeType, "write a list, or remove the key", "%s has no value", quoted(key))
+	case v.kind != sequence:
+		d.err(v.at, codeType, "start every entry with a dash", "%s must be a list, this is %s", quoted(key), v)
+	case len(v.items) > most:
+		d.err(v.at, codeLimit, "shorten the list", "%s has %d entries, more than the %d allowed", quoted(key), len(v.items), most)
+	default:
+		return v.items
+	}
+	return nil
+}

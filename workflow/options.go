@@ -1,0 +1,238 @@
+package workflow
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+func (d *decoder) clone(v *node, c *Clone) {
+	var others []pair
+	other := func(f func(k string, at pos, v *node)) field {
+		return func(k string, at pos, v *node) {
+			others = append(others, pair{k, at, v})
+			f(k, at, v)
+		}
+	}
+	d.object(v, `"clone"`, map[string]field{
+		"skip":       func(k string, at pos, v *node) { d.bool(k, at, v, &c.Skip) },
+		"depth":      other(func(k string, at pos, v *node) { d.depth(k, at, v, c) }),
+		"submodules": other(func(k string, at pos, v *node) { d.bool(k, at, v, &c.Submodules) }),
+		"tags":       other(func(k string, at pos, v *node) { d.bool(k, at, v, &c.Tags) }),
+		"lfs":        other(func(k string, at pos, v *node) { d.bool(k, at, v, &c.LFS) }),
+	}, nil)
+	if c.Skip {
+		for _, p := range others {
+			d.warn(p.at, warnUnused, "remove it, or remove skip: true", `%s has no effect with "skip: true"`, quoted(p.key))
+		}
+	}
+}
+
+func (d *decoder) depth(key string, at pos, v *node, c *Clone) {
+	d.int(key, at, v, 0, 1_000_000, &c.Depth)
+	if c.Depth == 0 {
+		d.warn(v.at, warnUnused, "write depth: 1000000 for the whole history", `"depth: 0" means 1, the default`)
+		c.Depth = 1
+	}
+}
+
+func (d *decoder) caches(key string, at pos, v *node) []Cache {
+	items := d.sequence(key, at, v, 50)
+	out := make([]Cache, 0, len(items))
+	lines := map[string]int{}
+	for i, n := range items {
+		c := d.cache(fmt.Sprintf("cache %d", i+1), n)
+		if was, twice := lines[c.Key]; twice && c.Key != "" {
+			d.err(n.at, codeTwice, "give it another key", "the cache %s is already on line %d", quoted(c.Key), was)
+		}
+		lines[c.Key] = n.at.line
+		out = append(out, c)
+	}
+	return out
+}
+
+func (d *decoder) cache(where string, n *node) Cache {
+	c := Cache{When: CacheOnSuccess}
+	there := d.object(n, where, map[string]field{
+		"key":               func(k string, at pos, v *node) { c.Key = d.word(k, at, v, 256) },
+		"paths":             func(k string, at pos, v *node) { c.Paths = d.inside(k, at, v, true) },
+		"hash":              func(k string, at pos, v *node) { c.Hash = d.inside(k, at, v, false) },
+		"fallback":          func(k string, at pos, v *node) { d.bool(k, at, v, &c.Fallback) },
+		"compression-level": func(k string, at pos, v *node) { d.int(k, at, v, 1, 19, &c.CompressionLevel) },
+		"when": func(k string, at pos, v *node) {
+			known := []string{CacheOnSuccess, CacheAlways}
+			if s := d.word(k, at, v, nameLimit); slices.Contains(known, s) {
+				c.When = s
+			} else if s != "" {
+				d.err(v.at, codeValue, "when: on-success, or when: always", "a cache is saved on-success or always, this is %s%s", quoted(s), didYouMean(s, known))
+			}
+		},
+	}, nil)
+	if n.kind != mapping {
+		return c
+	}
+	if !there["key"] {
+		d.err(n.at, codeRequired, "add key: go", `%s has no "key"`, where)
+	}
+	if !there["paths"] {
+		d.err(n.at, codeRequired, "add paths: [~/.cache]", `%s has no "paths"`, where)
+	}
+	return c
+}
+
+// inside reads paths that must not climb out of where they start. Those with anywhere may start at the
+// home folder or the root.
+func (d *decoder) inside(key string, at pos, v *node, anywhere bool) []string {
+	var out []string
+	d.texts(key, at, v, d.lim.List, func(n *node, s string) {
+		switch {
+		case slices.Contains(strings.Split(s, "/"), ".."):
+			d.err(n.at, codeValue, "write the path without ..", "the path %s climbs out of its folder", quoted(s))
+		case !anywhere && (strings.HasPrefix(s, "/") || strings.HasPrefix(s, "~")):
+			d.err(n.at, codeValue, "write a path inside the repository", "%s names files of the repository, this is %s", quoted(key), quoted(s))
+		default:
+			out = append(out, s)
+		}
+	})
+	if v.kind == sequence && len(v.items) == 0 && anywhere {
+		d.err(v.at, codeRequired, "add a path, or remove the cache", "%s is empty", quoted(key))
+	}
+	return out
+}
+
+func (d *decoder) dependencies(key string, at pos, v *node) Dependencies {
+	var out Dependencies
+	if v.kind != mapping {
+		d.texts(key, at, v, d.lim.List, func(_ *node, s string) { out.Packages = append(out.Packages, s) })
+		return out
+	}
+	if len(v.pairs) > d.lim.List {
+		d.err(v.at, codeLimit, "use fewer registries", "%s has %d registries, more than the %d allowed", quoted(key), len(v.pairs), d.lim.List)
+		return out
+	}
+	for _, p := range v.pairs {
+		r := Registry{Name: p.key}
+		if p.key == "" {
+			d.err(p.at, codeValue, "write a registry such as nixpkgs", "a registry has no name")
+		}
+		d.texts(p.key, p.at, p.value, d.lim.List, func(_ *node, s string) { r.Packages = append(r.Packages, s) })
+		out.Registries = append(out.Registries, r)
+	}
+	return out
+}
+
+// microvm reads the keys that only that engine has.
+func (d *decoder) microvm(s *Spec, keys []pair) {
+	if len(keys) == 0 {
+		return
+	}
+	m := &MicrovmSpec{}
+	for _, p := range keys {
+		if s.Engine != Microvm && s.Engine != Dummy {
+			d.wrongEngine(p, s.Engine)
+			continue
+		}
+		switch p.key {
+		case "registry":
+			m.Registry = d.strings(p)
+		case "caches":
+			d.warn(p.at, warnOld, "rename it to substituters", `"caches" is the earlier name of "substituters"`)
+			fallthrough
+		case "substituters":
+			if m.Substituters != nil {
+				d.err(p.at, codeTwice, "keep substituters only", `"caches" and "substituters" are the same key`)
+			}
+			m.Substituters = d.strings(p)
+		case "services":
+			m.Services = d.nix(p)
+		case "virtualisation":
+			m.Virtualisation = d.nix(p)
+		}
+	}
+	s.Microvm = m
+}
+
+func (d *decoder) wrongEngine(p pair, engine string) {
+	if fix, ok := later()[p.key]; ok {
+		d.err(p.at, codeOffer, fix, "the key %s is not offered by this version with engine %s", quoted(p.key), engine)
+		return
+	}
+	if p.key == "caches" {
+		d.err(p.at, codeKey, "rename it to cache", "unknown key %s in the workflow; did you mean %s?", quoted(p.key), quoted("cache"))
+		return
+	}
+	d.err(p.at, codeKey, "remove it, or use engine: microvm", "the key %s belongs to engine microvm, this workflow uses %s", quoted(p.key), engine)
+}
+
+// strings reads a mapping of text to text.
+func (d *decoder) strings(p pair) []Env {
+	if p.value.kind != mapping || len(p.value.pairs) > d.lim.List {
+		d.err(p.value.at, codeType, "write name: value pairs", "%s must be a mapping of at most %d texts, this is %s", quoted(p.key), d.lim.List, p.value)
+		return nil
+	}
+	out := make([]Env, 0, len(p.value.pairs))
+	for _, q := range p.value.pairs {
+		if v := d.word(q.key, q.at, q.value, 4096); v != "" {
+			out = append(out, Env{q.key, v})
+		}
+	}
+	return out
+}
+
+// nix keeps a mapping as JSON, for the engine to hand on.
+func (d *decoder) nix(p pair) json.RawMessage {
+	if p.value.kind != mapping {
+		d.err(p.value.at, codeType, "write the options as keys", "%s must be a mapping of NixOS options, this is %s", quoted(p.key), p.value)
+		return nil
+	}
+	var b strings.Builder
+	asJSON(&b, p.value)
+	return json.RawMessage(b.String())
+}
+
+// jsonNumber is a plain scalar that JSON writes the same way.
+var jsonNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
+
+// asJSON writes n with the types of YAML's core schema, keys in the order of the file.
+func asJSON(b *strings.Builder, n *node) {
+	switch n.kind {
+	case null:
+		b.WriteString("null")
+	case scalar:
+		if n.plain && (n.text == "true" || n.text == "false" || jsonNumber.MatchString(n.text)) {
+			b.WriteString(n.text)
+			return
+		}
+		jsonText(b, n.text)
+	case sequence:
+		b.WriteByte('[')
+		for i, item := range n.items {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			asJSON(b, item)
+		}
+		b.WriteByte(']')
+	case mapping:
+		b.WriteByte('{')
+		for i, p := range n.pairs {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			jsonText(b, p.key)
+			b.WriteByte(':')
+			asJSON(b, p.value)
+		}
+		b.WriteByte('}')
+	}
+}
+
+func jsonText(b *strings.Builder, s string) {
+	text, err := json.Marshal(s)
+	if err != nil { // a string always marshals
+		text = []byte(`""`)
+	}
+	b.Write(text)
+}

@@ -1,0 +1,218 @@
+package workflow
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml/token"
+)
+
+// The YAML library takes time that grows with the square of these, so they are bounded before it sees a byte.
+const (
+	maxBlankRun = 100  // blank lines in a row
+	maxBlank    = 5000 // blank lines of a file
+	maxMapKeys  = 1000 // keys of one mapping
+)
+
+// blockHeader is the end of a line that starts a block scalar.
+var blockHeader = regexp.MustCompile(`(?:^|[:\-?]\s+|^\s+)[|>][0-9+-]{0,2}\s*(?:#.*)?$`)
+
+// scanBytes looks at the raw file: size, encoding, control characters, blank lines and tabs.
+func scanBytes(r *report, src []byte, lim Limits) {
+	if len(src) > lim.FileBytes {
+		r.err(pos{}, codeLimit, "split the workflow into several files, or move long commands into a script",
+			"the file has %d bytes, more than the %d allowed", len(src), lim.FileBytes)
+		return
+	}
+	blank, run := 0, 0
+	body := -1 // indentation of the line that started a block scalar, or -1
+	for i, line := range bytes.Split(src, []byte("\n")) {
+		at := pos{i + 1, 1}
+		if !scanLine(r, at, line) {
+			return
+		}
+		text := strings.TrimRight(string(line), " \t\r")
+		if text == "" {
+			blank, run = blank+1, run+1
+			if run > maxBlankRun || blank > maxBlank {
+				r.err(at, codeLimit, "remove blank lines",
+					"more than %d blank lines in a row, or %d in the file, are not allowed", maxBlankRun, maxBlank)
+				return
+			}
+			continue
+		}
+		run = 0
+		indent := len(text) - len(strings.TrimLeft(text, " "))
+		if body >= 0 && indent > body {
+			continue
+		}
+		body = -1
+		if text[indent] == '\t' {
+			r.err(pos{i + 1, indent + 1}, codeTab, "replace the tab with spaces",
+				"YAML does not allow tabs for indentation")
+		}
+		if blockHeader.MatchString(text) {
+			body = indent
+		}
+	}
+}
+
+// scanLine tells whether line is text; what is not has been reported.
+func scanLine(r *report, at pos, line []byte) bool {
+	if !utf8.Valid(line) {
+		r.err(at, codeEncoding, "save the file as UTF-8", "the line is not UTF-8")
+		return false
+	}
+	column := 0
+	for j, c := range string(line) {
+		column++
+		last := j == len(line)-1
+		if c < ' ' && c != '\t' && (c != '\r' || !last) || c == 0x7f {
+			r.err(pos{at.line, column}, codeEncoding, "remove the character",
+				"the control character U+%04X is not allowed in YAML", c)
+			return false
+		}
+	}
+	return true
+}
+
+// scanTokens bounds nesting and size before the parser recurses, and refuses what the language leaves out.
+func scanTokens(r *report, src []byte, tokens token.Tokens, lim Limits) {
+	var s shape
+	nodes := 0
+	for i, t := range tokens {
+		at := place(t)
+		switch t.Type {
+		case token.InvalidType:
+			syntax(r, src, t, t.Error)
+			return
+		case token.AnchorType, token.AliasType:
+			alias(r, tokens, i)
+			continue
+		case token.MergeKeyType:
+			r.err(at, codeMerge, "write the keys out", `merge keys ("<<") are not supported`)
+			continue
+		case token.TagType:
+			tag(r, t)
+			continue
+		case token.DirectiveType:
+			if i+1 < len(tokens) && tokens[i+1].Value == "TAG" {
+				r.err(at, codeTag, "remove the line", "%%TAG directives are not supported")
+			}
+			continue
+		case token.CommentType, token.DocumentEndType, token.CollectEntryType:
+			continue
+		case token.DocumentHeaderType:
+			s = shape{}
+			continue
+		}
+		nodes++
+		depth, keys := s.next(tokens, i)
+		switch {
+		case depth > lim.Depth:
+			r.err(at, codeLimit, "nest less", "collections nest deeper than the %d levels allowed", lim.Depth)
+			return
+		case keys > maxMapKeys:
+			r.err(at, codeLimit, "use fewer keys", "one mapping has more than the %d keys allowed", maxMapKeys)
+			return
+		case nodes > 2*lim.Nodes:
+			r.err(at, codeLimit, "split the workflow into several files",
+				"the file holds more than the %d values allowed", lim.Nodes)
+			return
+		}
+	}
+}
+
+// shape follows how deep a stream of tokens nests.
+type shape struct {
+	flow   []int   // keys seen, by open bracket
+	blocks []block // open block collections, outermost first
+}
+
+type block struct{ column, keys int }
+
+// next takes token i and returns how deep collections nest there, and how many keys the innermost has.
+func (s *shape) next(tokens token.Tokens, i int) (depth, keys int) {
+	t := tokens[i]
+	switch t.Type {
+	case token.SequenceStartType, token.MappingStartType:
+		s.flow = append(s.flow, 0)
+	case token.SequenceEndType, token.MappingEndType:
+		if n := len(s.flow); n > 0 {
+			s.flow = s.flow[:n-1]
+		}
+	case token.SequenceEntryType:
+		if len(s.flow) == 0 {
+			s.enter(t.Position.Column)
+		}
+	case token.MappingKeyType, token.MappingValueType:
+		if n := len(s.flow); n > 0 {
+			s.flow[n-1]++
+			keys = s.flow[n-1]
+			break
+		}
+		column := t.Position.Column
+		if t.Type == token.MappingValueType && i > 0 && tokens[i-1].Position.Line == t.Position.Line {
+			column = tokens[i-1].Position.Column
+		}
+		s.enter(column)
+		b := &s.blocks[len(s.blocks)-1]
+		b.keys++
+		keys = b.keys
+	}
+	return len(s.flow) + len(s.blocks), keys
+}
+
+// enter makes the block collection at column the innermost one.
+func (s *shape) enter(column int) {
+	n := len(s.blocks)
+	for n > 0 && s.blocks[n-1].column > column {
+		n--
+	}
+	s.blocks = s.blocks[:n]
+	if n == 0 || s.blocks[n-1].column < column {
+		s.blocks = append(s.blocks, block{column: column})
+	}
+}
+
+// alias reports an anchor or alias. An unquoted glob that starts with a star reads as an alias.
+func alias(r *report, tokens token.Tokens, i int) {
+	t := tokens[i]
+	word := ""
+	if i+1 < len(tokens) && tokens[i+1].Position.Line == t.Position.Line {
+		word = tokens[i+1].Value
+	}
+	switch {
+	case t.Type == token.AnchorType:
+		r.err(place(t), codeAnchor, "remove it and write the value out where it is used",
+			"anchors are not supported (found %s)", quoted("&"+word))
+	case word == "" || strings.ContainsAny(word, "*./{}[],"):
+		r.err(place(t), codeAnchor, `put the pattern in quotes, such as "*"`,
+			"a value that starts with * is an alias in YAML, and aliases are not supported")
+	default:
+		r.err(place(t), codeAnchor, "write the value out", "aliases are not supported (found %s)", quoted("*"+word))
+	}
+}
+
+// tag reports a tag that is not one of YAML's own. An unquoted exclusion reads as a tag.
+func tag(r *report, t *token.Token) {
+	switch t.Value {
+	case "!!str", "!!int", "!!float", "!!bool", "!!null", "!!map", "!!seq":
+		return
+	}
+	fix := "remove the tag"
+	if !strings.HasPrefix(t.Value, "!!") && t.Value != "!" {
+		fix = fmt.Sprintf(`to exclude a pattern, put it in quotes: "%s"`, clean(t.Value, 60))
+	}
+	r.err(place(t), codeTag, fix, "a value that starts with ! is a tag in YAML, and tags are not supported (found %s)", quoted(t.Value))
+}
+
+func place(t *token.Token) pos {
+	if t == nil || t.Position == nil {
+		return pos{1, 1}
+	}
+	return pos{max(t.Position.Line, 1), max(t.Position.Column, 1)}
+}

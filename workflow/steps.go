@@ -1,0 +1,101 @@
+package workflow
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+func (d *decoder) steps(key string, at pos, v *node) []Step {
+	items := d.sequence(key, at, v, d.lim.Steps)
+	if v.kind == sequence && len(v.items) == 0 {
+		d.err(v.at, codeRequired, `add one: steps: [{name: test, command: "make test"}]`, `"steps" is empty`)
+	}
+	out := make([]Step, 0, len(items))
+	for i, n := range items {
+		out = append(out, d.step(fmt.Sprintf("step %d", i+1), n))
+	}
+	return out
+}
+
+// number is a scalar that is a number and so surely no command.
+var number = regexp.MustCompile(`^[-+]?[0-9][0-9_.eE+-]*$`)
+
+func (d *decoder) step(where string, n *node) Step {
+	var s Step
+	there := d.object(n, where, map[string]field{
+		"name": func(k string, at pos, v *node) { s.Name = d.word(k, at, v, nameLimit) },
+		"command": func(k string, at pos, v *node) {
+			text, ok := d.text(k, at, v)
+			switch {
+			case !ok:
+			case v.plain && number.MatchString(text):
+				d.err(v.at, codeType, fmt.Sprintf("command: %q", text), "the command of %s must be text, this is the number %s", where, clean(text, 40))
+			case strings.TrimSpace(text) == "":
+				d.err(v.at, codeValue, "write a command, or remove the step", "the command of %s is empty", where)
+			}
+			s.Command = text
+		},
+		"environment": func(k string, at pos, v *node) { s.Environment = d.environment(k, at, v) },
+		"timeout":     func(k string, at pos, v *node) { d.duration(k, at, v, &s.Timeout) },
+	}, laterStep())
+	if n.kind == mapping && !there["command"] {
+		d.err(n.at, codeRequired, `add command: "make test"`, `%s has no "command"`, where)
+	}
+	if s.Name == "" {
+		s.Name = firstLine(s.Command)
+	}
+	return s
+}
+
+// firstLine is what stands for a command that has no name.
+func firstLine(command string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(command), "\n")
+	return clean(strings.TrimSpace(line), 60)
+}
+
+// variable is what a shell can name.
+var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+func (d *decoder) environment(key string, at pos, v *node) []Env {
+	switch {
+	case v.kind == null:
+		d.err(at, codeType, "remove the key, or write NAME: value under it", "%s has no value", quoted(key))
+		return nil
+	case v.kind != mapping:
+		d.err(v.at, codeType, "write environment: {NAME: value}", "%s must be a mapping of names to values, this is %s", quoted(key), v)
+		return nil
+	case len(v.pairs) > d.lim.Environment:
+		d.err(v.at, codeLimit, "use fewer variables", "%s has %d variables, more than the %d allowed", quoted(key), len(v.pairs), d.lim.Environment)
+		return nil
+	}
+	out := make([]Env, 0, len(v.pairs))
+	for _, p := range v.pairs {
+		if !variable.MatchString(p.key) || len(p.key) > 200 {
+			d.err(p.at, codeEnv, "use letters, digits and _ only, not starting with a digit", "%s cannot name a variable", quoted(p.key))
+			continue
+		}
+		value, ok := d.value(p)
+		if !ok {
+			continue
+		}
+		if strings.HasPrefix(p.key, "TANGLED_") || strings.HasPrefix(p.key, "SPINDLE_") || p.key == "CI" {
+			d.warn(p.at, warnReserved, "use another name", "%s is set by the server, this value is not used", p.key)
+		}
+		out = append(out, Env{p.key, value})
+	}
+	return out
+}
+
+// value reads one variable, as the text that is in the file.
+func (d *decoder) value(p pair) (string, bool) {
+	switch p.value.kind {
+	case scalar:
+		return d.text(p.key, p.at, p.value)
+	case null:
+		d.err(p.at, codeEnv, fmt.Sprintf(`write %s: "" for an empty value`, p.key), "the variable %s has no value", p.key)
+	default:
+		d.err(p.value.at, codeEnv, "write one text, in quotes if it holds brackets", "the variable %s must be text, this is %s", p.key, p.value)
+	}
+	return "", false
+}

@@ -1,0 +1,90 @@
+package workflow
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/goccy/go-yaml/token"
+)
+
+// syntax reports what the YAML library found at t of src, in our words where they are clearer.
+func syntax(r *report, src []byte, t *token.Token, message string) {
+	at := place(t)
+	has := func(parts ...string) bool {
+		for _, p := range parts {
+			if strings.Contains(message, p) {
+				return true
+			}
+		}
+		return false
+	}
+	fix := "check the indentation and the quotes of this line and the one before"
+	switch {
+	case has("found character '\t'"):
+		r.err(at, codeTab, "replace the tab with spaces", "YAML does not allow tabs for indentation")
+		return
+	case has("mapping value is not allowed", "value is not allowed in this context", "invalid key for this map"):
+		if misindented(r, src, at.line) {
+			return
+		}
+		message = "a value is not allowed here: the line is indented differently from its siblings, or holds an unquoted colon"
+		fix = "indent the line like its siblings, or put the value in quotes"
+	case has("could not find end character of"):
+		message = "the closing quote is missing"
+		fix = "close the quotes"
+	case has("end token"), has("could not find flow"):
+		message = "a bracket is not closed"
+		fix = "close every [ and {"
+	case has("reserved character", "cannot start any token"):
+		fix = "put the value in quotes"
+	case has("unexpected key name", "non-map value"):
+		message = "a line without a colon stands where a key is wanted"
+		fix = "write it as key: value"
+	case message == "":
+		message = "the line cannot be read"
+	}
+	r.err(at, codeYAML, fix, "%s", clean(message, 200))
+}
+
+// keyLine is a line that holds one key, with the dashes in front of it.
+var keyLine = regexp.MustCompile(`^ *(?:- +)*[A-Za-z_][A-Za-z0-9_-]*:(?: [^:]*)?$`)
+
+// misindented tells, and reports, whether line is a key that stands a little off the key before it.
+func misindented(r *report, src []byte, line int) bool {
+	lines := bytes.Split(src, []byte("\n"))
+	if line > len(lines) || !keyLine.Match(lines[line-1]) {
+		return false
+	}
+	have := indentation(lines[line-1])
+	for i := line - 2; i >= 0; i-- {
+		if len(bytes.TrimSpace(lines[i])) == 0 {
+			continue
+		}
+		if !keyLine.Match(lines[i]) {
+			return false
+		}
+		want := len(lines[i]) - len(bytes.TrimLeft(lines[i], " -"))
+		off := have - want
+		if off == 0 || off > 2 || off < -1 {
+			return false
+		}
+		fix := fmt.Sprintf("remove %s", spaces(off))
+		if off < 0 {
+			fix = fmt.Sprintf("add %s", spaces(-off))
+		}
+		r.err(pos{line, have + 1}, codeYAML, fix, "this line is indented %s, its siblings have %d", spaces(have), want)
+		return true
+	}
+	return false
+}
+
+func indentation(line []byte) int { return len(line) - len(bytes.TrimLeft(line, " ")) }
+
+func spaces(n int) string {
+	if n == 1 {
+		return "1 space"
+	}
+	return fmt.Sprintf("%d spaces", n)
+}

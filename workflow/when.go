@@ -1,0 +1,149 @@
+package workflow
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"spindle/pipeline"
+)
+
+// The actions of a pull request.
+const (
+	Opened      = "opened"
+	Reopened    = "reopened"
+	Synchronize = "synchronize"
+	Closed      = "closed"
+	Merged      = "merged"
+)
+
+func events() []string {
+	return []string{string(pipeline.Push), string(pipeline.PullRequest), string(pipeline.Manual), string(pipeline.Schedule)}
+}
+
+func actions() []string { return []string{Opened, Reopened, Synchronize, Closed, Merged} }
+
+// defaultActions are what a condition without types means: whatever brings new code.
+func defaultActions() []string { return []string{Opened, Reopened, Synchronize} }
+
+func (d *decoder) when(key string, at pos, v *node) []Condition {
+	if v.kind == mapping {
+		d.err(v.at, codeType, "start the condition with a dash: - event: push", `"when" must be a list of conditions, this is a mapping`)
+		return nil
+	}
+	items := d.sequence(key, at, v, d.lim.Conditions)
+	if v.kind == sequence && len(v.items) == 0 {
+		d.warn(v.at, warnUnused, "remove it, or add a condition", `an empty "when" is the same as none: every event starts the workflow`)
+	}
+	out := make([]Condition, 0, len(items))
+	for i, n := range items {
+		out = append(out, d.condition(fmt.Sprintf("condition %d", i+1), n))
+	}
+	return out
+}
+
+func (d *decoder) condition(where string, n *node) Condition {
+	var c Condition
+	places := map[string]pos{}
+	noted := func(f func(k string, at pos, v *node)) field {
+		return func(k string, at pos, v *node) {
+			places[k] = at
+			f(k, at, v)
+		}
+	}
+	before := d.errors
+	there := d.object(n, where, map[string]field{
+		"event":    noted(func(k string, at pos, v *node) { c.Event = d.oneOf(k, at, v, events(), "event") }),
+		"branch":   noted(func(k string, at pos, v *node) { c.Branch = d.globs(k, at, v) }),
+		"tag":      noted(func(k string, at pos, v *node) { c.Tag = d.globs(k, at, v) }),
+		"types":    noted(func(k string, at pos, v *node) { c.Types = d.oneOf(k, at, v, actions(), "pull request type") }),
+		"paths":    noted(func(k string, at pos, v *node) { c.Paths = d.globs(k, at, v) }),
+		"schedule": noted(func(k string, at pos, v *node) { c.Schedule = d.schedules(k, at, v) }),
+	}, nil)
+	if n.kind != mapping {
+		return c
+	}
+	if !there["event"] {
+		d.err(n.at, codeRequired, "add event: push", `%s has no "event"`, where)
+		return c
+	}
+	if d.errors == before { // else what is missing may only be misspelt
+		d.effects(c, places)
+	}
+	return c
+}
+
+// oneOf reads words that must be among known.
+func (d *decoder) oneOf(key string, at pos, v *node, known []string, what string) []string {
+	out := []string{}
+	d.texts(key, at, v, 20, func(n *node, s string) {
+		switch {
+		case !slices.Contains(known, s):
+			fix := "use " + list(known)
+			w := nearest(s, known)
+			if other := foreignEvent(s); other != "" && slices.Contains(known, other) {
+				w = other
+			}
+			ask := ""
+			if w != "" {
+				fix, ask = "write "+w, "; did you mean "+quoted(w)+"?"
+			}
+			d.err(n.at, codeEvent, fix, "unknown %s %s (known: %s)%s", what, quoted(s), list(known), ask)
+		case !slices.Contains(out, s):
+			out = append(out, s)
+		}
+	})
+	return out
+}
+
+// foreignEvent is the event that other systems call s, or "".
+func foreignEvent(s string) string {
+	switch strings.ToLower(s) {
+	case "pr", "pull", "merge_request", "pull-request":
+		return string(pipeline.PullRequest)
+	case "workflow_dispatch", "dispatch", "web":
+		return string(pipeline.Manual)
+	case "cron":
+		return string(pipeline.Schedule)
+	case "tag", "commit":
+		return string(pipeline.Push)
+	}
+	return ""
+}
+
+// effects warns of conditions that cannot match as written and of keys that change nothing.
+func (d *decoder) effects(c Condition, places map[string]pos) {
+	on := func(k pipeline.Kind) bool { return slices.Contains(c.Event, string(k)) }
+	at := places["event"]
+	if len(c.Event) == 0 {
+		d.warn(at, warnNever, "event: push", `an empty "event" never matches`)
+		return
+	}
+	if on(pipeline.Push) && len(c.Branch) == 0 && len(c.Tag) == 0 {
+		d.warn(at, warnNever, `add branch: ["**"] for every branch, or tag: ["**"]`, `event push without "branch" or "tag" never matches a push`)
+	}
+	if on(pipeline.PullRequest) && len(c.Branch) == 0 {
+		d.warn(at, warnNever, `add branch: ["**"] for every target branch`, `event pull_request without "branch" never matches a pull request`)
+	}
+	if on(pipeline.Schedule) && len(c.Schedule) == 0 {
+		d.warn(at, warnNever, `add schedule: [{cron: "H 2 * * *"}]`, `event schedule without "schedule" is never due`)
+	}
+	for _, k := range []struct {
+		key    string
+		useful bool
+		users  string
+	}{
+		{"branch", on(pipeline.Push) || on(pipeline.PullRequest), "push and pull_request"},
+		{"tag", on(pipeline.Push), "push"},
+		{"types", on(pipeline.PullRequest), "pull_request"},
+		{"paths", on(pipeline.Push) || on(pipeline.PullRequest), "push and pull_request"},
+		{"schedule", on(pipeline.Schedule), "schedule"},
+	} {
+		if where, ok := places[k.key]; ok && !k.useful {
+			d.warn(where, warnUnused, "remove it, or change event", "%s has no effect with event %s; it is for %s", quoted(k.key), list(c.Event), k.users)
+		}
+	}
+	if where, ok := places["paths"]; ok && len(c.Paths) == 0 {
+		d.warn(where, warnUnused, "remove it, or add a pattern", `an empty "paths" is the same as none`)
+	}
+}
