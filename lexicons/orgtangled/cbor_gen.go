@@ -1457,6 +1457,10 @@ func (t *CiTriggerSchedule) MarshalCBOR(w io.Writer) error {
 	cw := cbg.NewCborWriter(w)
 	fieldCount := 5
 
+	if t.Cron == nil {
+		fieldCount--
+	}
+
 	if t.Due == nil {
 		fieldCount--
 	}
@@ -1538,26 +1542,35 @@ func (t *CiTriggerSchedule) MarshalCBOR(w io.Writer) error {
 	}
 
 	// t.Cron (string) (string)
-	if len("cron") > 1048576 {
-		return xerrors.Errorf("Value in field \"cron\" was too long")
-	}
+	if t.Cron != nil {
 
-	if err := cw.WriteMajorTypeHeader(cbg.MajTextString, uint64(len("cron"))); err != nil {
-		return err
-	}
-	if _, err := cw.WriteString(string("cron")); err != nil {
-		return err
-	}
+		if len("cron") > 1048576 {
+			return xerrors.Errorf("Value in field \"cron\" was too long")
+		}
 
-	if len(t.Cron) > 1048576 {
-		return xerrors.Errorf("Value in field t.Cron was too long")
-	}
+		if err := cw.WriteMajorTypeHeader(cbg.MajTextString, uint64(len("cron"))); err != nil {
+			return err
+		}
+		if _, err := cw.WriteString(string("cron")); err != nil {
+			return err
+		}
 
-	if err := cw.WriteMajorTypeHeader(cbg.MajTextString, uint64(len(t.Cron))); err != nil {
-		return err
-	}
-	if _, err := cw.WriteString(string(t.Cron)); err != nil {
-		return err
+		if t.Cron == nil {
+			if _, err := cw.Write(cbg.CborNull); err != nil {
+				return err
+			}
+		} else {
+			if len(*t.Cron) > 1048576 {
+				return xerrors.Errorf("Value in field t.Cron was too long")
+			}
+
+			if err := cw.WriteMajorTypeHeader(cbg.MajTextString, uint64(len(*t.Cron))); err != nil {
+				return err
+			}
+			if _, err := cw.WriteString(string(*t.Cron)); err != nil {
+				return err
+			}
+		}
 	}
 
 	// t.LexiconTypeID (string) (string)
@@ -1700,12 +1713,22 @@ func (t *CiTriggerSchedule) UnmarshalCBOR(r io.Reader) (err error) {
 		case "cron":
 
 			{
-				sval, err := cbg.ReadStringWithMax(cr, 1048576)
+				b, err := cr.ReadByte()
 				if err != nil {
 					return err
 				}
+				if b != cbg.CborNull[0] {
+					if err := cr.UnreadByte(); err != nil {
+						return err
+					}
 
-				t.Cron = string(sval)
+					sval, err := cbg.ReadStringWithMax(cr, 1048576)
+					if err != nil {
+						return err
+					}
+
+					t.Cron = (*string)(&sval)
+				}
 			}
 			// t.LexiconTypeID (string) (string)
 		case "$type":

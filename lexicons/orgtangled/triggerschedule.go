@@ -18,7 +18,7 @@ func init() {
 type CiTriggerSchedule struct {
 	LexiconTypeID string `json:"$type" cborgen:"$type,const=org.tangled.ci.trigger.schedule"`
 	// cron: The cron expression that was due.
-	Cron string `json:"cron" cborgen:"cron"`
+	Cron *string `json:"cron,omitempty" cborgen:"cron,omitempty"`
 	// due: The instant that was due.
 	Due *string `json:"due,omitempty" cborgen:"due,omitempty"`
 	// ref: Full name of the ref that was run.
