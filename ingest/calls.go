@@ -320,7 +320,7 @@ func (in *Ingest) summary(ctx context.Context, id pipeline.ID) string {
 		return "pipeline " + string(id)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "pipeline %s: https://%s/p/%s", id, in.c.Hostname, id)
+	fmt.Fprintf(&b, "pipeline %s: %s/p/%s", id, in.c.PublicURL, id)
 	for _, w := range p.Workflows {
 		fmt.Fprintf(&b, "\n  %s %s %s", w.Status.Symbol(), w.Name, w.Status.Label())
 		if w.Status == pipeline.Invalid || w.Status == pipeline.Held {

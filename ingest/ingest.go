@@ -49,6 +49,8 @@ type Config struct {
 	Knots  Knots
 	// Hostname is this spindle's; a repository chooses it by this name or by did:web:<name>.
 	Hostname string
+	// PublicURL is where people find the pages, without a slash at its end.
+	PublicURL string
 	// Dial opens connections to record streams.
 	Dial  func(ctx context.Context, network, addr string) (net.Conn, error)
 	Clock clock.Clock

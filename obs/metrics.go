@@ -37,10 +37,8 @@ func (m *Metrics) Refused(kind string) { m.refused.WithLabelValues(kind).Inc() }
 // Denied counts one refused connection. reason must come from a closed list in the code.
 func (m *Metrics) Denied(reason string) { m.denied.WithLabelValues(reason).Inc() }
 
-// Register adds a room's own collectors.
-func (m *Metrics) Register(cs ...prometheus.Collector) {
-	m.registry.MustRegister(cs...)
-}
+// Registerer is where a room registers its own collectors.
+func (m *Metrics) Registerer() prometheus.Registerer { return m.registry }
 
 // Handler serves the figures in the Prometheus text format.
 func (m *Metrics) Handler() http.Handler {

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sethvargo/go-envconfig"
+)
+
+// config is the environment of `spindle serve`. The names and defaults are those of the network's existing
+// server, so that its unit files keep working; names that only this server has are marked with (own).
+type config struct {
+	Role      string `env:"SPINDLE_ROLE, default=standalone"`
+	LogFormat string `env:"SPINDLE_LOG_FORMAT, default=text"`
+	LogLevel  string `env:"SPINDLE_LOG_LEVEL, default=info"` // (own)
+
+	Hostname    string   `env:"SPINDLE_SERVER_HOSTNAME"`
+	Owner       string   `env:"SPINDLE_SERVER_OWNER"`
+	Admins      []string `env:"SPINDLE_SERVER_ADMINS"`
+	Admission   string   `env:"SPINDLE_SERVER_ADMISSION, default=closed"`
+	KeyPath     string   `env:"SPINDLE_SERVER_KEY_PATH"`
+	ListenAddr  string   `env:"SPINDLE_SERVER_LISTEN_ADDR, default=0.0.0.0:6555"`
+	MetricsAddr string   `env:"SPINDLE_SERVER_METRICS_LISTEN_ADDR, default=127.0.0.1:9091"`
+	DBPath      string   `env:"SPINDLE_SERVER_DB_PATH, default=spindle.db"`
+	RepoDir     string   `env:"SPINDLE_SERVER_REPO_DIR, default=repos"`
+	LogDir      string   `env:"SPINDLE_SERVER_LOG_DIR, default=/var/log/spindle"`
+	StateDir    string   `env:"SPINDLE_SERVER_STATE_DIR, default=state"` // (own)
+	Jetstream   string   `env:"SPINDLE_SERVER_JETSTREAM_ENDPOINT, default=wss://jetstream1.us-west.bsky.network/subscribe"`
+	PLC         string   `env:"SPINDLE_SERVER_PLC_URL, default=https://plc.directory"`
+	Dev         bool     `env:"SPINDLE_SERVER_DEV, default=false"`
+	DevHosts    []string `env:"SPINDLE_SERVER_DEV_EXTRA_HOSTS"`
+	MaxJobs     int      `env:"SPINDLE_SERVER_MAX_JOB_COUNT, default=2"`
+	PublicURL   string   `env:"SPINDLE_SERVER_PUBLIC_URL"`              // (own)
+	SecretsKey  string   `env:"SPINDLE_SERVER_SECRETS_KEY_PATH"`        // (own)
+	Git         string   `env:"SPINDLE_SERVER_GIT_PATH"`                // (own)
+	Labels      []string `env:"SPINDLE_SERVER_LABELS"`                  // (own)
+	Origins     []string `env:"SPINDLE_SERVER_CORS_ORIGINS, default=*"` // (own)
+
+	OIDCIssuer  string `env:"SPINDLE_OIDC_ISSUER"`
+	OIDCKeyPath string `env:"SPINDLE_OIDC_KEY_PATH"`
+
+	Timeout    time.Duration `env:"SPINDLE_WORKFLOW_TIMEOUT, default=5m"`     // (own)
+	MaxTimeout time.Duration `env:"SPINDLE_WORKFLOW_MAX_TIMEOUT, default=1h"` // (own)
+	Drain      time.Duration `env:"SPINDLE_DRAIN_TIMEOUT, default=30s"`       // (own)
+	// Dummy offers the engine that runs nothing, for trying things out.
+	Dummy bool `env:"SPINDLE_ENGINE_DUMMY, default=false"` // (own)
+}
+
+// foreign are prefixes and names of the existing server's settings that have no effect here: parts that this
+// server does not have, or needs no setting for. They are told, not refused, so that a unit file still starts.
+func foreign() []string {
+	return []string{
+		"SPINDLE_SERVER_QUEUE_SIZE", "SPINDLE_SERVER_DOCKER_SOCKET", "SPINDLE_SERVER_SECRETS_PROVIDER",
+		"SPINDLE_SERVER_SECRETS_OPENBAO_", "SPINDLE_SERVER_HYDRANT_", "SPINDLE_SERVER_TAP_", "SPINDLE_OIDC_KEY_ID",
+		"SPINDLE_NIXERY_PIPELINES_", "SPINDLE_MICROVM_PIPELINES_", "SPINDLE_NIX_CACHE_", "SPINDLE_ARTIFACT_STORES_",
+		"SPINDLE_S3_LOG_BUCKET", "SPINDLE_CACHE_", "SPINDLE_MILL_",
+	}
+}
+
+// readConfig reads environ, lines of NAME=value. unused lists the settings that have no effect.
+func readConfig(ctx context.Context, environ []string) (c config, unused []string, err error) {
+	vars := map[string]string{}
+	for _, kv := range environ {
+		if name, value, ok := strings.Cut(kv, "="); ok && strings.HasPrefix(name, "SPINDLE_") {
+			vars[name] = value
+		}
+	}
+	known := settings()
+	for _, name := range slices.Sorted(maps.Keys(vars)) {
+		switch {
+		case slices.Contains(known, name):
+		case strings.HasPrefix(name, "SPINDLE_TEST_") || strings.HasPrefix(name, "SPINDLE_BENCH_"):
+		case slices.ContainsFunc(foreign(), func(p string) bool { return name == p || strings.HasSuffix(p, "_") && strings.HasPrefix(name, p) }):
+			unused = append(unused, name)
+		default:
+			return c, nil, fmt.Errorf("unknown setting %s; did you mean %s? Unset it or correct the name (spindle serve --help lists them)", name, nearest(name, known))
+		}
+	}
+	err = envconfig.ProcessWith(ctx, &envconfig.Config{Target: &c, Lookuper: envconfig.MapLookuper(vars)})
+	if err != nil {
+		return c, nil, fmt.Errorf("read the settings: %w", err)
+	}
+	return c, unused, c.check()
+}
+
+// check names the setting that is missing or wrong, and what to put there.
+func (c config) check() error {
+	switch {
+	case c.Role != "standalone":
+		return fmt.Errorf("SPINDLE_ROLE=%q: this build runs as standalone; unset it", c.Role)
+	case c.Hostname == "":
+		return fmt.Errorf("SPINDLE_SERVER_HOSTNAME is not set; set it to the name people reach this server by, such as ci.example.com")
+	case c.Owner == "":
+		return fmt.Errorf("SPINDLE_SERVER_OWNER is not set; set it to your DID (did:plc:…)")
+	case c.KeyPath == "":
+		return fmt.Errorf("SPINDLE_SERVER_KEY_PATH is not set; make a key with: spindle key generate FILE")
+	case c.MaxJobs < 1:
+		return fmt.Errorf("SPINDLE_SERVER_MAX_JOB_COUNT=%d must be at least 1", c.MaxJobs)
+	case len(c.DevHosts) > 0 && !c.Dev:
+		return fmt.Errorf("SPINDLE_SERVER_DEV_EXTRA_HOSTS works only with SPINDLE_SERVER_DEV=true; unset one or set the other")
+	}
+	return nil
+}
+
+// hosts reads name:address entries.
+func (c config) hosts() (map[string]string, error) {
+	out := map[string]string{}
+	for _, h := range c.DevHosts {
+		name, addr, ok := strings.Cut(h, ":")
+		if !ok || name == "" || addr == "" {
+			return nil, fmt.Errorf("SPINDLE_SERVER_DEV_EXTRA_HOSTS: %q is not host:address", h)
+		}
+		out[name] = addr
+	}
+	return out, nil
+}

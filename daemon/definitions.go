@@ -1,0 +1,71 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"spindle/knot"
+	"spindle/store"
+	"spindle/workflow"
+	"spindle/xrpc"
+)
+
+// definitions reads workflow files without running anything.
+type definitions struct{ knots *knot.Client }
+
+// Definitions implements xrpc.Definitions.
+func (d definitions) Definitions(ctx context.Context, repo store.RepoBinding, ref string) ([]xrpc.Definition, error) {
+	src, err := d.knots.Locate(ctx, repo.Repo)
+	if err != nil {
+		return nil, source(err)
+	}
+	sha, err := d.knots.ResolveRef(ctx, src, ref)
+	if err != nil {
+		return nil, source(err)
+	}
+	files, err := d.knots.Workflows(ctx, src, sha)
+	if err != nil {
+		return nil, source(err)
+	}
+	out := make([]xrpc.Definition, 0, len(files.Files))
+	for _, f := range files.Files {
+		out = append(out, definition(f, sha))
+	}
+	return out, nil
+}
+
+func definition(f knot.File, sha string) xrpc.Definition {
+	spec, diags := workflow.Parse(f.Path, f.Data, workflow.DefaultLimits())
+	d := xrpc.Definition{Name: workflow.NameOf(f.Path), Path: f.Path, Commit: sha, Hash: workflow.Digest(f.Data)}
+	for _, x := range diags {
+		d.Diagnostics = append(d.Diagnostics, xrpc.Diagnostic{
+			Severity: string(x.Severity), Code: x.Code, Message: x.Message, Hint: x.Fix, Line: x.Line, Column: x.Column,
+		})
+	}
+	if spec == nil {
+		return d
+	}
+	d.Title, d.Engine = spec.Name, spec.Engine
+	seen := map[string]bool{}
+	for _, c := range spec.When {
+		for _, e := range c.Event {
+			if !seen[e] {
+				seen[e] = true
+				d.Triggers = append(d.Triggers, e)
+			}
+		}
+	}
+	return d
+}
+
+// source names what went wrong at the knot.
+func source(err error) error {
+	switch {
+	case errors.Is(err, knot.ErrRefGone), errors.Is(err, knot.ErrCommitGone):
+		return &xrpc.Error{Code: xrpc.RefNotFound, Message: "the ref was not found at the knot"}
+	case knot.Temporary(err):
+		return &xrpc.Error{Code: xrpc.UpstreamFailure, Message: "the knot does not answer; try again"}
+	}
+	return fmt.Errorf("read workflow definitions: %w", err)
+}

@@ -1,0 +1,82 @@
+package daemon
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"spindle/identity"
+	"spindle/identity/oidc"
+	"spindle/internal/tid"
+	"spindle/logs"
+	"spindle/secrets"
+	"spindle/web"
+	"spindle/xrpc"
+)
+
+// edges builds what people and machines talk to.
+func (d *Daemon) edges(out outside, v *secrets.Vault, issuer *oidc.Issuer, l *logs.Logs) error {
+	in := intake{in: d.ingest, ids: tid.New(d.o.Clock)}
+	var err error
+	d.calls, err = xrpc.New(xrpc.Config{
+		Pipelines: d.store, Repos: d.store, Policy: d.store, Verbs: d.store, Retries: in,
+		Definitions: definitions{out.knots}, Secrets: vault{v}, Logs: output{logs: l, store: d.store}, Ingest: in,
+		Tokens: verifier{identity.NewVerifier(identity.VerifierConfig{
+			Audience: d.self.DID(), Directory: out.directory, Tokens: d.store, Clock: d.o.Clock,
+		})},
+		Knots: hosts{out.knots}, Owner: d.o.Owner, Documents: d.documents(issuer),
+		Ready: d.ready, Draining: d.draining.Load, Origins: d.o.Origins,
+		Clock: d.o.Clock, Log: d.o.Log, Metrics: d.metrics.Registerer(),
+	})
+	if err != nil {
+		return err
+	}
+	pages, err := web.New(web.Config{
+		Pipelines: d.store, Repos: d.store, Logs: l, Hostname: d.o.Hostname, Clock: d.o.Clock, Log: d.o.Log,
+	})
+	if err != nil {
+		return err
+	}
+	calls := d.calls.Handler()
+	d.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if machine(r.URL.Path) {
+			calls.ServeHTTP(w, r)
+			return
+		}
+		pages.ServeHTTP(w, r)
+	})
+	return nil
+}
+
+// machine tells whether a path belongs to the calls and documents; the rest are pages.
+func machine(path string) bool {
+	for _, p := range []string{"/xrpc/", "/logs/", "/.well-known/"} {
+		if strings.HasPrefix(path, p) {
+			return true
+		}
+	}
+	return path == "/events" || path == "/_health" || path == "/_ready" || path == jwksPath
+}
+
+const jwksPath = "/oidc/jwks.json"
+
+func (d *Daemon) documents(issuer *oidc.Issuer) []xrpc.Document {
+	const age = 5 * time.Minute
+	return []xrpc.Document{
+		{Path: "/.well-known/did.json", MaxAge: age, Body: d.self.Document},
+		{Path: "/.well-known/openid-configuration", MaxAge: age, Body: issuer.Discovery},
+		{Path: issuer.JWKSPath(), MaxAge: age, Body: issuer.JWKS},
+	}
+}
+
+// ready says why the server cannot do its work, or "".
+func (d *Daemon) ready(ctx context.Context) string {
+	if d.draining.Load() {
+		return "stopping"
+	}
+	if err := d.store.Ping(ctx); err != nil {
+		return "the database cannot be written"
+	}
+	return ""
+}
