@@ -99,7 +99,9 @@ func (a *attempt) boot(started chan<- error) {
 	slow.Stop()
 	a.end(fmt.Errorf("runsc run: %w; it said: %s", orDone(waited), said.String()), "")
 	listen.Wait()
-	if err := a.reap(); err != nil {
+	reap, cancel := context.WithTimeout(context.Background(), reapTimeout)
+	defer cancel()
+	if err := killAll(reap, a.dir); err != nil {
 		a.e.cfg.Log.Error("a sandbox did not end", "attempt", a.spec.ID, "error", err)
 	}
 	close(a.gone)

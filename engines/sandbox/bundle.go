@@ -20,12 +20,12 @@ var rootCaps = []string{
 }
 
 // initScript is the first process: it gives the workspace and the home to the workflow user, says that it is
-// there, and then reaps what commands leave behind (a parent that ignores SIGCHLD has no zombies).
+// there, and then reaps what commands leave behind, which is what a shell that waits does.
 // The folders are arguments, never part of the text.
 const initScript = `if [ "$1" ]; then mkdir -p "$1" && chown "$0" "$@" || exit 70; fi
 echo up
-trap '' CHLD
-exec sleep 2147483647`
+sleep 2147483647 &
+wait`
 
 // bundle writes the OCI bundle of an attempt: a config.json in dir, around the shared skeleton.
 func (e *Engine) bundle(dir string, s engines.Spec) error {

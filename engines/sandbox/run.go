@@ -63,11 +63,10 @@ func (a *attempt) run(ctx context.Context, s *session, c engines.Command) (engin
 	}
 	if a.isOver() {
 		<-a.gone
-		_ = s.cmd.Process.Kill() // its sandbox is gone; it has nothing to wait for
-		<-s.done
+		s.kill()
 	}
 	res.Ended = a.e.cfg.Clock.Now()
-	writeErr := errors.Join(stdout.finish(), stderr.finish())
+	writeErr := finish(stdout, stderr)
 
 	if a.isOver() {
 		return a.overResult(res)
@@ -115,13 +114,12 @@ func (a *attempt) dirIsMissing(ctx context.Context, c engines.Command) (bool, er
 	select {
 	case <-s.done:
 	case <-a.gone:
-		<-s.done
 	case <-ctx.Done():
 		a.end(ctx.Err(), engines.KilledCancel)
 		<-a.gone
-		<-s.done
 	}
-	err = errors.Join(sendErr, stdout.finish(), stderr.finish(), s.failure())
+	s.kill()
+	err = errors.Join(sendErr, finish(stdout, stderr), s.failure())
 	if err != nil {
 		return false, engines.Fault("the command could not be started in its sandbox", err)
 	}

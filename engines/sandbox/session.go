@@ -83,6 +83,12 @@ func (s *session) send(p *specs.Process) error {
 	return errors.Join(err, s.ask.Close())
 }
 
+// kill ends a runsc exec that has ended, or has nothing to wait for since its sandbox is gone.
+func (s *session) kill() {
+	_ = s.cmd.Process.Kill() // it may have ended already
+	<-s.done
+}
+
 // abandon ends a session whose command will not come, or whose sandbox has ended.
 func (s *session) abandon() {
 	s.ask.Close()
@@ -128,7 +134,6 @@ func newPump(from *os.File, to io.Writer) *pump {
 }
 
 func (p *pump) run() {
-	defer p.from.Close()
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := p.from.Read(buf)
@@ -163,9 +168,19 @@ func (p *pump) put(b []byte) {
 	}
 }
 
-// finish waits for the copy after the command's process has ended.
-func (p *pump) finish() error {
-	_ = p.from.SetReadDeadline(time.Unix(1, 0)) // an error means that the pump has closed it
-	p.done.Wait()
-	return p.err
+// finish waits for the copies after the command's process has ended. The pipes are closed together, so that a process
+// left behind that fails on one does not complain into the other.
+func finish(pumps ...*pump) error {
+	var errs []error
+	for _, p := range pumps {
+		errs = append(errs, p.from.SetReadDeadline(time.Unix(1, 0)))
+	}
+	for _, p := range pumps {
+		p.done.Wait()
+		errs = append(errs, p.err)
+	}
+	for _, p := range pumps {
+		errs = append(errs, p.from.Close())
+	}
+	return errors.Join(errs...)
 }

@@ -209,3 +209,9 @@ func copySmall(from, to string) error {
 func bind(source, target string) specs.Mount {
 	return specs.Mount{Source: source, Destination: target, Type: "bind", Options: []string{"rbind", "ro", "nosuid", "nodev"}}
 }
+
+// exists says that there is something at path that can be followed to.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
