@@ -55,7 +55,7 @@ func later() map[string]string {
 		"deploys_to":  "remove it",
 		"approval":    "remove it",
 		"services":    "start what you need in a step, in the background",
-		"secrets":     "remove it; a trusted run gets the secrets of its repository",
+		"secrets":     "remove it, and know that a trusted run gets every secret of its repository",
 		"artifacts":   "upload the files in a step",
 		"reports":     "print the report in a step",
 		"retry":       "remove it; a person can start the workflow again",
@@ -65,7 +65,7 @@ func later() map[string]string {
 // laterStep is later for the keys of a step.
 func laterStep() map[string]string {
 	return map[string]string{
-		"secrets":           "remove it; every step gets the secrets of the workflow",
+		"secrets":           "remove it, and know that every step gets the secrets of the run",
 		"if":                "decide inside the command, with the shell's if",
 		"continue_on_error": "end the command with || true",
 		"shell":             `call the shell in the command, such as sh -c '...'`,

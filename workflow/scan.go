@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"bytes"
-	"fmt"
 	"regexp"
 	"strings"
 	"unicode/utf8"
@@ -203,11 +202,12 @@ func tag(r *report, t *token.Token) {
 	case "!!str", "!!int", "!!float", "!!bool", "!!null", "!!map", "!!seq":
 		return
 	}
+	word := strings.TrimRight(t.Value, "]}, ")
 	fix := "remove the tag"
-	if !strings.HasPrefix(t.Value, "!!") && t.Value != "!" {
-		fix = fmt.Sprintf(`to exclude a pattern, put it in quotes: "%s"`, clean(t.Value, 60))
+	if !strings.HasPrefix(word, "!!") && word != "!" {
+		fix += "; to exclude a pattern, put it in quotes: " + quoted(word)
 	}
-	r.err(place(t), codeTag, fix, "a value that starts with ! is a tag in YAML, and tags are not supported (found %s)", quoted(t.Value))
+	r.err(place(t), codeTag, fix, "a value that starts with ! is a tag in YAML, and tags are not supported (found %s)", quoted(word))
 }
 
 func place(t *token.Token) pos {

@@ -34,7 +34,7 @@ func syntax(r *report, src []byte, t *token.Token, message string) {
 	case has("could not find end character of"):
 		message = "the closing quote is missing"
 		fix = "close the quotes"
-	case has("end token"), has("could not find flow"):
+	case has("end token", "could not find flow", "must be specified"):
 		message = "a bracket is not closed"
 		fix = "close every [ and {"
 	case has("reserved character", "cannot start any token"):
@@ -48,33 +48,32 @@ func syntax(r *report, src []byte, t *token.Token, message string) {
 	r.err(at, codeYAML, fix, "%s", clean(message, 200))
 }
 
-// keyLine is a line that holds one key, with the dashes in front of it.
-var keyLine = regexp.MustCompile(`^ *(?:- +)*[A-Za-z_][A-Za-z0-9_-]*:(?: [^:]*)?$`)
+// keyLine is a line that holds one key, with the dashes in front of it; fullLine is one whose key has a
+// value on the same line, so that what follows is a sibling and not a child.
+var (
+	keyLine  = regexp.MustCompile(`^ *(?:- +)*[A-Za-z_][A-Za-z0-9_-]*:(?: [^:]*)?$`)
+	fullLine = regexp.MustCompile(`^ *(?:- +)*[A-Za-z_][A-Za-z0-9_-]*: +[^:#|>\s][^:]*$`)
+)
 
-// misindented tells, and reports, whether line is a key that stands a little off the key before it.
+// misindented tells, and reports, whether line, or the one after it that was read as its continuation, is a
+// key that stands a little off its siblings.
 func misindented(r *report, src []byte, line int) bool {
 	lines := bytes.Split(src, []byte("\n"))
-	if line > len(lines) || !keyLine.Match(lines[line-1]) {
-		return false
-	}
-	have := indentation(lines[line-1])
-	for i := line - 2; i >= 0; i-- {
-		if len(bytes.TrimSpace(lines[i])) == 0 {
+	for _, at := range []int{line + 1, line} {
+		if at < 2 || at > len(lines) || !keyLine.Match(lines[at-1]) || !fullLine.Match(lines[at-2]) {
 			continue
 		}
-		if !keyLine.Match(lines[i]) {
-			return false
-		}
-		want := len(lines[i]) - len(bytes.TrimLeft(lines[i], " -"))
+		have := indentation(lines[at-1])
+		want := len(lines[at-2]) - len(bytes.TrimLeft(lines[at-2], " -"))
 		off := have - want
-		if off == 0 || off > 2 || off < -1 {
-			return false
+		if off > 2 || off < -1 || off == 0 {
+			continue
 		}
-		fix := fmt.Sprintf("remove %s", spaces(off))
+		fix := "remove " + spaces(off)
 		if off < 0 {
-			fix = fmt.Sprintf("add %s", spaces(-off))
+			fix = "add " + spaces(-off)
 		}
-		r.err(pos{line, have + 1}, codeYAML, fix, "this line is indented %s, its siblings have %d", spaces(have), want)
+		r.err(pos{at, have + 1}, codeYAML, fix, "this line is indented %s, its siblings have %d", spaces(have), want)
 		return true
 	}
 	return false
