@@ -146,18 +146,14 @@ func parseTree(data []byte, rawLen int) ([]entry, error) {
 	return out, nil
 }
 
-// title is the first line of a commit's message, cut at 300 characters, without control characters.
-func title(commit []byte) string {
+// message is what a commit object says to people.
+func message(commit []byte) string {
 	_, msg, _ := bytes.Cut(commit, []byte("\n\n"))
-	line, _, _ := bytes.Cut(bytes.TrimLeft(msg, "\n"), []byte("\n"))
-	s := strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+	msg = bytes.TrimLeft(msg[:min(len(msg), maxMessage)], "\n")
+	return strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\n' && r != '\t' || r == 0x7f {
 			return -1
 		}
 		return r
-	}, strings.ToValidUTF8(string(line), "?"))
-	if r := []rune(s); len(r) > 300 {
-		s = string(r[:300])
-	}
-	return s
+	}, strings.ToValidUTF8(string(msg), "?"))
 }

@@ -2,7 +2,6 @@ package knot
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -94,6 +93,24 @@ func (e *BindError) Error() string {
 	return s
 }
 
+// sentence is the error for people.
+func (e *BindError) sentence() string {
+	if e.Temporary {
+		return "somebody could not be asked whose repository this is"
+	}
+	switch e.Reason {
+	case ReasonRepo:
+		return "the DID of the repository is gone, or its document names no usable knot"
+	case ReasonManifest:
+		return "the knot has no manifest that the repository has signed"
+	case ReasonOwner:
+		return "the manifest of the repository names no possible owner"
+	case ReasonDeclaration:
+		return "the owner that the manifest names has not declared this repository"
+	}
+	return "the owner's declaration is of another repository"
+}
+
 // Is makes every BindError an ErrBind.
 func (e *BindError) Is(target error) bool { return target == ErrBind }
 
@@ -150,6 +167,16 @@ func (c *Client) Bind(ctx context.Context, repo string) (Binding, error) {
 		b.Spindle = *m.Spindle
 	}
 	return b, nil
+}
+
+// Locate is where the objects of the repository with the DID repo are: the knot that its DID document
+// names now. It proves nothing about an owner; Bind does. Errors: *BindError.
+func (c *Client) Locate(ctx context.Context, repo string) (Source, error) {
+	origin, err := c.knotOf(ctx, repo)
+	if err != nil {
+		return Source{}, &BindError{Repo: repo, Reason: ReasonRepo, Temporary: identity.Temporary(err), Err: err}
+	}
+	return Source{Repo: repo, KnotURL: origin}, nil
 }
 
 // knotOf is the origin of the knot that repo's DID document names.
@@ -209,14 +236,11 @@ func view[T any, P interface {
 // proven, and its key is the DID. Keys that are no DID are left out. A knot can leave collaborators out but
 // cannot add any. Errors: *BindError for a repository whose document names no knot, and those of the prover.
 func (c *Client) Collaborators(ctx context.Context, repo string) ([]string, error) {
-	origin, err := c.knotOf(ctx, repo)
+	src, err := c.Locate(ctx, repo)
 	if err != nil {
-		return nil, &BindError{Repo: repo, Reason: ReasonRepo, Temporary: identity.Temporary(err), Err: err}
+		return nil, err
 	}
-	list, err := c.cfg.Prover.List(ctx, repo, origin, collaboratorCollection, c.lim.Collaborators)
-	if errors.Is(err, identity.ErrUnproven) {
-		return nil, fmt.Errorf("list collaborators of %s: %w", repo, errors.Join(ErrRefused, err))
-	}
+	list, err := c.cfg.Prover.List(ctx, repo, src.KnotURL, collaboratorCollection, c.lim.Collaborators)
 	if err != nil {
 		return nil, fmt.Errorf("list collaborators of %s: %w", repo, err)
 	}

@@ -52,9 +52,13 @@ func rules() []rule {
 	}
 }
 
-// classify finds out what a failed git command meant by its standard error.
-func (g *Git) classify(op, stderr string) *GitError {
-	e := &GitError{Op: op, Kind: ErrUnreachable, Detail: lastWords(stderr)}
+// classify finds out what a failed git command meant by its standard error. Without a word that is known,
+// a command that used the network failed by it, and one that did not has met broken objects.
+func (g *Git) classify(op, stderr string, network bool) *GitError {
+	e := &GitError{Op: op, Kind: ErrCorrupt, Detail: lastWords(stderr)}
+	if network {
+		e.Kind = ErrUnreachable
+	}
 	for _, r := range g.rules {
 		if r.pattern.MatchString(stderr) {
 			e.Kind = r.kind

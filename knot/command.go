@@ -156,7 +156,7 @@ func (g *Git) verdict(c command, err, cause error, stderr string) error {
 	case err == nil:
 		return nil
 	}
-	ge := g.classify(c.op, stderr)
+	ge := g.classify(c.op, stderr, c.net != nil)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		ge.exit = exit.ExitCode()

@@ -3,6 +3,8 @@ package knot
 import (
 	"errors"
 	"fmt"
+
+	"spindle/identity"
 )
 
 // Sentinel errors; match with errors.Is. Temporary tells which are worth another try.
@@ -86,5 +88,45 @@ func Temporary(err error) bool {
 			return false
 		}
 	}
-	return true
+	// What the identity package knows and does not call temporary is decided.
+	return identity.Reason(err) == "Other" || identity.Temporary(err)
+}
+
+// sentences says for people what each kind of failure means, the more special first.
+var sentences = [...]struct {
+	err  error
+	text string
+}{
+	{ErrCommitGone, "the knot does not have this commit, or no longer hands it out"},
+	{ErrRefGone, "the knot has no such branch or tag"},
+	{ErrRepoNotFound, "the knot does not serve this repository"},
+	{ErrRedirected, "the knot answers with a redirect, which is never followed"},
+	{ErrDenied, "the address of the knot may not be reached from here"},
+	{ErrRefused, "the knot refuses to hand out this repository"},
+	{ErrTooLarge, "what the knot sends is larger than allowed here"},
+	{ErrTimeout, "the knot takes too long to answer"},
+	{ErrCorrupt, "the knot sends broken git objects"},
+	{ErrUnreachable, "the knot cannot be reached"},
+	{ErrInvalid, "the commit, the branch or the address of the knot is not in a form that is accepted here"},
+	{ErrGitTooOld, "git on this machine is too old"},
+	{ErrGitMissing, "git on this machine does not run"},
+}
+
+// Sentence says for the user what err means: lower case, no full stop, nothing secret. It is false for an
+// error that is not of this package.
+func Sentence(err error) (string, bool) {
+	var s *SubmoduleError
+	if errors.As(err, &s) {
+		return s.Sentence, true
+	}
+	var b *BindError
+	if errors.As(err, &b) {
+		return b.sentence(), true
+	}
+	for _, e := range sentences {
+		if errors.Is(err, e.err) {
+			return e.text, true
+		}
+	}
+	return "", false
 }

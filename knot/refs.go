@@ -73,7 +73,7 @@ type refList struct {
 }
 
 func (c *Client) lsRemote(ctx context.Context, src Source, patterns ...string) (refList, error) {
-	url, err := src.CloneURL(c.cfg.Dev)
+	url, err := src.cloneURL(c.cfg.Dev)
 	if err != nil {
 		return refList{}, err
 	}

@@ -110,12 +110,13 @@ func (r bareRepo) tidy() {
 // fetch is what to get, and how much of it.
 type fetch struct {
 	url    string
-	wants  []string // commit hashes, or blob hashes when keep is false
+	wants  []string // hashes of commits, tags or blobs
 	keep   bool     // keep each want as a ref below refPrefix
+	specs  []string // refspecs to use instead of those made from wants
+	tags   bool     // tags that name what is fetched, as well
 	depth  int      // 0: all history
 	filter string   // partial clone filter; "" for whole commits
 	limit  int64    // bytes
-	more   []string // more options
 	config []string // more settings
 }
 
@@ -126,13 +127,15 @@ func (c *Client) fetch(ctx context.Context, r bareRepo, f fetch) error {
 		return err
 	}
 	args := []string{
-		"fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-auto-maintenance",
+		"fetch", "--quiet", "--no-recurse-submodules", "--no-auto-maintenance",
 		"--no-write-fetch-head", "--no-write-commit-graph", "--no-progress", "--no-show-forced-updates",
+	}
+	if !f.tags {
+		args = append(args, "--no-tags")
 	}
 	if f.depth > 0 {
 		args = append(args, fmt.Sprintf("--depth=%d", f.depth))
 	}
-	args = append(args, f.more...)
 	conf := f.config
 	remote := f.url
 	if f.filter != "" {
@@ -143,12 +146,7 @@ func (c *Client) fetch(ctx context.Context, r bareRepo, f fetch) error {
 		args = append(args, "--filter="+f.filter)
 	}
 	args = append(args, "--", remote)
-	for _, w := range f.wants {
-		if f.keep {
-			w = "+" + w + ":" + refPrefix + w
-		}
-		args = append(args, w)
-	}
+	args = append(args, f.refspecs()...)
 	_, err := c.git.run(ctx, command{
 		op: "fetch", dir: r.dir, config: conf, args: args, maxOut: 64 << 10,
 		net: c.network(), watch: filepath.Join(r.dir, "objects"), grow: f.limit,
@@ -163,6 +161,21 @@ func (c *Client) fetch(ctx context.Context, r bareRepo, f fetch) error {
 		}
 	}
 	return fmt.Errorf("fetch from %s: %w", f.url, err)
+}
+
+// refspecs is what git is asked for.
+func (f fetch) refspecs() []string {
+	switch {
+	case f.specs != nil:
+		return f.specs
+	case !f.keep:
+		return f.wants
+	}
+	var out []string
+	for _, w := range f.wants {
+		out = append(out, "+"+w+":"+refPrefix+w)
+	}
+	return out
 }
 
 // obtain sees to it that every one of shas is in r, and fetches those that are not.

@@ -56,9 +56,13 @@ type Source struct {
 	KnotURL string // origin of the knot, such as "https://knot.example"
 }
 
-// CloneURL is the address that git fetches from: the knot and the repository's DID. It is built from
-// checked parts only. Error: ErrInvalid.
-func (s Source) CloneURL(dev bool) (string, error) {
+// CloneURL is the repository's address as text, for showing and for a job's environment.
+func (s Source) CloneURL() string {
+	return strings.TrimSuffix(s.KnotURL, "/") + "/" + strings.ReplaceAll(s.Repo, "%", "%25")
+}
+
+// cloneURL is the address that git fetches from. It is built from checked parts only. Error: ErrInvalid.
+func (s Source) cloneURL(dev bool) (string, error) {
 	if !didForm.MatchString(s.Repo) {
 		return "", fmt.Errorf("%w: not a repository DID: %q", ErrInvalid, cut(s.Repo))
 	}
@@ -66,7 +70,7 @@ func (s Source) CloneURL(dev bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return u.Scheme + "://" + u.Host + "/" + strings.ReplaceAll(s.Repo, "%", "%25"), nil
+	return Source{Repo: s.Repo, KnotURL: u.Scheme + "://" + u.Host}.CloneURL(), nil
 }
 
 // parseOrigin accepts scheme, host and an optional port, and nothing else.

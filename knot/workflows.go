@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"strings"
 )
 
 // WorkflowDir is where workflow files lie in a repository.
@@ -19,8 +20,9 @@ const (
 )
 
 const (
-	maxCommit = 1 << 20 // bytes of a commit object
-	maxTree   = 4 << 20 // bytes of the tree object of the workflow directory
+	maxCommit  = 1 << 20  // bytes of a commit object
+	maxTree    = 4 << 20  // bytes of the tree object of the workflow directory
+	maxMessage = 64 << 10 // bytes of a commit's message that are kept
 )
 
 var workflowName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}\.ya?ml$`)
@@ -35,14 +37,23 @@ type File struct {
 // Skipped is an entry of the workflow directory that is not taken as a workflow.
 type Skipped struct {
 	Name string // as in the tree, made printable
-	Why  string // one sentence for the user
+	Why  string // for the user: lower case, no full stop
 }
 
 // Files is what a commit says about workflows.
 type Files struct {
-	Title   string // first line of the commit's message
+	Message string // the commit's message, at most 64 KiB, without control characters but line ends and tabs
 	Files   []File // in the order of the tree
 	Skipped []Skipped
+}
+
+// Title is the first line of the commit's message, at most 300 characters.
+func (f Files) Title() string {
+	line, _, _ := strings.Cut(f.Message, "\n")
+	if r := []rune(line); len(r) > 300 {
+		return string(r[:300])
+	}
+	return line
 }
 
 // Workflows reads the workflow files of exactly the commit sha. A commit that was read before costs no
@@ -75,7 +86,7 @@ func (c *Client) enter(ctx context.Context, src Source, shas ...string) (string,
 			return "", nil, err
 		}
 	}
-	url, err := src.CloneURL(c.cfg.Dev)
+	url, err := src.cloneURL(c.cfg.Dev)
 	if err != nil {
 		return "", nil, err
 	}
@@ -181,7 +192,7 @@ func (c *Client) readWorkflows(ctx context.Context, r bareRepo, sha string) (out
 		if commit.kind != "commit" {
 			return fmt.Errorf("%w: %s is a %s", ErrCommitGone, sha, commit.kind)
 		}
-		out.Title = title(commit.data)
+		out.Message = message(commit.data)
 		entries, err := b.workflowEntries(sha, &out)
 		if err != nil {
 			return err
@@ -199,7 +210,7 @@ func (b *batch) workflowEntries(sha string, out *Files) ([]entry, error) {
 		return nil, nil
 	}
 	if tree.kind != "" && tree.kind != "tree" {
-		out.Skipped = append(out.Skipped, Skipped{WorkflowDir, "It is not a directory."})
+		out.Skipped = append(out.Skipped, Skipped{WorkflowDir, "it is not a directory"})
 		return nil, nil
 	}
 	if err != nil {
@@ -214,17 +225,17 @@ func (b *batch) workflowEntries(sha string, out *Files) ([]entry, error) {
 		why := ""
 		switch {
 		case e.mode == "40000":
-			why = "Directories below the workflow directory are not read."
+			why = "directories below the workflow directory are not read"
 		case e.mode == "120000":
-			why = "It is a symbolic link; a workflow must be a regular file."
+			why = "it is a symbolic link, and a workflow must be a regular file"
 		case e.mode == "160000":
-			why = "It is a submodule; a workflow must be a regular file."
+			why = "it is a submodule, and a workflow must be a regular file"
 		case e.mode != "100644" && e.mode != "100755":
-			why = "It is not a regular file."
+			why = "it is not a regular file"
 		case !workflowName.MatchString(e.name):
-			why = "Its name must be letters, digits, dots, dashes and underscores and end in .yml or .yaml."
+			why = "its name must be letters, digits, dots, dashes and underscores and end in .yml or .yaml"
 		case len(files) == MaxWorkflowFiles:
-			why = fmt.Sprintf("There are more than %d workflow files.", MaxWorkflowFiles)
+			why = fmt.Sprintf("there are more than %d workflow files", MaxWorkflowFiles)
 		}
 		if why == "" {
 			files = append(files, e)
@@ -246,13 +257,13 @@ func (b *batch) workflowFiles(entries []entry, out *Files) (lacks []string, err 
 		case errors.Is(err, errMissing):
 			lacks = append(lacks, e.id)
 		case errors.Is(err, ErrTooLarge):
-			out.Skipped = append(out.Skipped, Skipped{e.name, fmt.Sprintf("It is larger than %d KiB.", MaxWorkflowFile>>10)})
+			out.Skipped = append(out.Skipped, Skipped{e.name, fmt.Sprintf("it is larger than %d KiB", MaxWorkflowFile>>10)})
 		case err != nil:
 			return nil, err
 		case o.kind != "blob":
 			return nil, fmt.Errorf("%w: a file is a %s", ErrCorrupt, o.kind)
 		case total+o.size > MaxWorkflowBytes:
-			out.Skipped = append(out.Skipped, Skipped{e.name, fmt.Sprintf("The workflow files together are larger than %d KiB.", MaxWorkflowBytes>>10)})
+			out.Skipped = append(out.Skipped, Skipped{e.name, fmt.Sprintf("the workflow files together are larger than %d KiB", MaxWorkflowBytes>>10)})
 		default:
 			total += o.size
 			out.Files = append(out.Files, File{Name: e.name, Path: WorkflowDir + "/" + e.name, Data: o.data})

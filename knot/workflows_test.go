@@ -21,11 +21,11 @@ func TestWorkflowsReadsTheCommit(t *testing.T) {
 
 	got, err := c.Workflows(t.Context(), h.source(repoDID), first)
 	require.NoError(t, err)
-	require.Equal(t, Files{Title: "one", Files: []File{{"a.yml", ".tangled/workflows/a.yml", []byte("engine: x\n")}}}, got)
+	require.Equal(t, Files{Message: "one\n\nbody", Files: []File{{"a.yml", ".tangled/workflows/a.yml", []byte("engine: x\n")}}}, got)
 
 	got, err = c.Workflows(t.Context(), h.source(repoDID), second)
 	require.NoError(t, err)
-	require.Equal(t, "two[31m", got.Title)
+	require.Equal(t, "two[31m", got.Title())
 	require.Len(t, got.Files, 2)
 	require.Equal(t, "engine: y\n", string(got.Files[0].Data))
 

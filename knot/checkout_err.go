@@ -1,5 +1,0 @@
-package knot
-
-type SubmoduleError struct{ Temporary bool }
-
-func (*SubmoduleError) Error() string { return "" }
