@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"spindle/daemon"
+	"spindle/engines"
+	"spindle/engines/dummy"
+	"spindle/engines/sandbox"
+	"spindle/internal/clock"
+	"spindle/obs"
+	"spindle/rbac"
+)
+
+func serveCommand(environ []string, stderr io.Writer) *cli.Command {
+	return &cli.Command{
+		Name:  "serve",
+		Usage: "run the server",
+		Description: "Settings come from the environment. Required: SPINDLE_SERVER_HOSTNAME, SPINDLE_SERVER_OWNER,\n" +
+			"SPINDLE_SERVER_KEY_PATH. All that are known:\n  " + strings.Join(settings(), "\n  "),
+		Action: func(ctx context.Context, _ *cli.Command) error { return serve(ctx, environ, stderr) },
+	}
+}
+
+// serve runs the server that environ describes until ctx ends.
+func serve(ctx context.Context, environ []string, stderr io.Writer) error {
+	c, unused, err := readConfig(ctx, environ)
+	if err != nil {
+		return fail(exitUsage, err)
+	}
+	log, err := obs.NewLogger(stderr, c.LogFormat, c.LogLevel)
+	if err != nil {
+		return fail(exitUsage, err)
+	}
+	if len(unused) > 0 {
+		log.Warn("these settings are known and have no effect here", "settings", strings.Join(unused, " "))
+	}
+	hosts, err := c.hosts()
+	if err != nil {
+		return fail(exitUsage, err)
+	}
+	state, err := filepath.Abs(c.StateDir)
+	if err != nil {
+		return fail(exitEnv, fmt.Errorf("SPINDLE_SERVER_STATE_DIR: %w", err))
+	}
+	box, err := newSandbox(filepath.Join(state, "sandbox"))
+	if err != nil {
+		return fail(exitEnv, err)
+	}
+	began := time.Now()
+	if err := probe(ctx, box); err != nil {
+		return fail(exitEnv, err)
+	}
+	log.Info("the sandbox works", "took", time.Since(began).Round(time.Millisecond))
+	places := []engines.Engine{box}
+	if c.Dummy {
+		places = append(places, dummy.New(dummy.Config{Clock: clock.Real{}}))
+	}
+	d, err := daemon.Build(ctx, daemon.Options{
+		Hostname: c.Hostname, PublicURL: c.PublicURL, Owner: c.Owner, Admins: c.Admins,
+		Admission: rbac.Admission(c.Admission), KeyPath: c.KeyPath, OIDCKeyPath: c.OIDCKeyPath,
+		OIDCIssuer: c.OIDCIssuer, SecretsKeyPath: c.SecretsKey, DBPath: c.DBPath, LogDir: c.LogDir,
+		RepoDir: c.RepoDir, StateDir: state, ListenAddr: c.ListenAddr, MetricsAddr: c.MetricsAddr,
+		Jetstream: c.Jetstream, PLC: c.PLC, Dev: c.Dev, Hosts: hosts, Git: c.Git, Engines: places,
+		Labels: c.Labels, Seats: c.MaxJobs, Timeout: c.Timeout, MaxTimeout: c.MaxTimeout, Drain: c.Drain,
+		Origins: c.Origins, Clock: clock.Real{}, Log: log,
+	})
+	if err != nil {
+		return fail(exitEnv, err)
+	}
+	err = d.Run(ctx)
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	if cerr := d.Close(closing); cerr != nil && err == nil {
+		err = cerr
+	}
+	return fail(exitEnv, err)
+}
+
+// newSandbox makes the sandbox engine out of this very binary.
+func newSandbox(state string) (*sandbox.Engine, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this binary: %w", err)
+	}
+	return sandbox.New(sandbox.Config{Runsc: self, StateDir: state, Clock: clock.Real{}})
+}
+
+// probe starts and ends one sandbox.
+func probe(ctx context.Context, e *sandbox.Engine) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	_, err := e.Probe(ctx)
+	return err
+}
