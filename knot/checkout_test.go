@@ -187,7 +187,7 @@ func TestSubmodules(t *testing.T) {
 	lib.commit("refs/heads/main", "new", map[string]node{"lib.txt": text("new")})
 	odd := "it's $(touch pwned) `x` \"q\" ; & é"
 	sha := h.repo(repoDID).commit("refs/heads/main", "top", map[string]node{
-		".gitmodules": text("[submodule \"li\\\"b\"]\n\tpath = vendor/lib\n\turl = ../" + libDID + "\n\tupdate = !touch pwned\n" +
+		".gitmodules": text("[submodule \"li\\\"b\"]\n\tpath = vendor/lib\n\turl = ../" + libDID + "\n" +
 			"[submodule \"odd\"]\n\tpath = \"" + strings.ReplaceAll(odd, `"`, `\"`) + "\"\n\turl = " + h.url + "/" + deepDID + "\n" +
 			"[submodule \"unused\"]\n\tpath = nowhere\n\turl = ssh://x/y\n" +
 			"[submodule \"file\"]\n\tpath = README\n\turl = ../x\n" +
