@@ -88,19 +88,24 @@ func alternatives(pattern string) int {
 	return total
 }
 
-// work is what comparing may cost, in characters of pattern times characters of name. A push can bring
-// thousands of files and a file a hundred patterns; past the bound the comparison counts as unknown.
+// work bounds what comparing may cost, in steps of the matcher. A push can bring thousands of files and a
+// workflow a hundred patterns; past the bound the comparison counts as unknown.
 type work struct{ left int }
 
-// maxWork is well under a second of comparing at worst.
-const maxWork = 250_000_000
+// maxWork is a fraction of a second at worst, and enough for ten patterns of two stars and ten thousand files.
+const maxWork = 50_000_000
 
 func newWork() *work { return &work{maxWork} }
 
 // spend tells whether comparing name with patterns is still affordable.
 func (w *work) spend(patterns []string, name string) bool {
 	for _, p := range patterns {
-		w.left -= alternatives(p) * (len(p) + 1) * (len(name) + 1)
+		if strings.ContainsAny(strings.TrimRight(p, "*"), "*{") {
+			// Every star but the last may be tried again at every character of the name.
+			w.left -= alternatives(p) * (len(p) + 1) * (len(name) + 1)
+		} else {
+			w.left -= len(p) + len(name) + 1
+		}
 	}
 	return w.left >= 0
 }

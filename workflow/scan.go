@@ -2,10 +2,13 @@ package workflow
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"regexp"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/goccy/go-yaml/scanner"
 	"github.com/goccy/go-yaml/token"
 )
 
@@ -78,10 +81,33 @@ func scanLine(r *report, at pos, line []byte) bool {
 	return true
 }
 
+// tokenize splits src, and stops when there are more tokens than the values allowed can need.
+func tokenize(r *report, src []byte, lim Limits) token.Tokens {
+	var s scanner.Scanner
+	s.Init(string(src))
+	var tokens token.Tokens
+	for range len(src) + 2 { // every scan but the last takes a byte at least
+		next, err := s.Scan()
+		if errors.Is(err, io.EOF) {
+			return tokens
+		}
+		tokens.Add(next...)
+		if err != nil {
+			return tokens // the last token says what is wrong
+		}
+		if len(tokens) > 2*lim.Nodes+1000 {
+			r.err(place(tokens[len(tokens)-1]), codeLimit, "split the workflow into several files",
+				"the file holds more than the %d values allowed", lim.Nodes)
+			return nil
+		}
+	}
+	r.err(pos{1, 1}, codeYAML, "write the file in a simpler form", "the file cannot be read as YAML")
+	return nil
+}
+
 // scanTokens bounds nesting and size before the parser recurses, and refuses what the language leaves out.
 func scanTokens(r *report, src []byte, tokens token.Tokens, lim Limits) {
 	var s shape
-	nodes := 0
 	for i, t := range tokens {
 		at := place(t)
 		switch t.Type {
@@ -108,7 +134,6 @@ func scanTokens(r *report, src []byte, tokens token.Tokens, lim Limits) {
 			s = shape{}
 			continue
 		}
-		nodes++
 		depth, keys := s.next(tokens, i)
 		switch {
 		case depth > lim.Depth:
@@ -116,10 +141,6 @@ func scanTokens(r *report, src []byte, tokens token.Tokens, lim Limits) {
 			return
 		case keys > maxMapKeys:
 			r.err(at, codeLimit, "use fewer keys", "one mapping has more than the %d keys allowed", maxMapKeys)
-			return
-		case nodes > 2*lim.Nodes:
-			r.err(at, codeLimit, "split the workflow into several files",
-				"the file holds more than the %d values allowed", lim.Nodes)
 			return
 		}
 	}

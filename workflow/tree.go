@@ -7,7 +7,6 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 )
@@ -84,7 +83,10 @@ func parseDocument(r *report, src []byte, lim Limits) (body ast.Node) {
 			r.err(pos{}, codeYAML, "write the file in a simpler form", "the file cannot be read as YAML")
 		}
 	}()
-	tokens := lexer.Tokenize(string(src))
+	tokens := tokenize(r, src, lim)
+	if r.failed() {
+		return nil
+	}
 	scanTokens(r, src, tokens, lim)
 	if r.failed() {
 		return nil
