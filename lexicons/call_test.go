@@ -62,7 +62,7 @@ func TestAnswerWithAnUnknownUnionMemberIsNamed(t *testing.T) {
 	good := `{"id":"3mzzzzzzzzy2a","commit":"` + sha + `","trigger":{"$type":"org.tangled.ci.trigger.schedule","cron":"@daily"},"workflows":[]}`
 	p, err := lexicons.DecodeJSON[orgtangled.CiDefs_Pipeline]([]byte(good))
 	require.NoError(t, err)
-	require.Equal(t, "@daily", p.Trigger.CiTriggerSchedule.Cron)
+	require.Equal(t, "@daily", *p.Trigger.CiTriggerSchedule.Cron)
 	_, err = lexicons.DecodeJSON[orgtangled.CiDefs_Pipeline]([]byte(strings.Replace(good, "schedule", "moon", 1)))
 	require.ErrorIs(t, err, lexicons.ErrUnknownMember)
 	require.ErrorContains(t, err, "trigger")
