@@ -181,6 +181,8 @@ type Claimed struct {
 	Lease    pipeline.Lease
 	Pipeline pipeline.Pipeline // without workflows
 	Workflow pipeline.Workflow // with Spec
+	// Rkey is the record key of the repository's declaration.
+	Rkey string
 }
 
 // Swept is what a sweep ended.
@@ -207,19 +209,6 @@ type Stats struct {
 	Passed24h, Finished24h  int
 	OldestWaiting           time.Time
 	PendingEvents, Rechecks int
-}
-
-// SealedSecret is one secret as package secrets sealed it. It is an alias of a plain struct so that package
-// secrets names the same type without importing this one.
-type SealedSecret = struct {
-	Repo, Owner string
-	OwnerEpoch  int64
-	Name        string
-	Version     int64
-	KeyID       string
-	Nonce, Box  []byte
-	CreatedAt   time.Time
-	CreatedBy   string
 }
 
 // AuditRow is one line of the audit trail.

@@ -1,0 +1,271 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"spindle/pipeline"
+	"spindle/rbac"
+)
+
+// Bounds of what is accepted.
+const (
+	maxTrigger = 256 << 10
+	maxRecord  = 1 << 20
+	maxKey     = 1 << 10
+	maxReason  = 1 << 10
+)
+
+// Accept commits all of e in one transaction, or nothing. ErrConflict is a known trigger key with another
+// meaning, ErrReplay a token used before, ErrTooLarge what is above the bounds.
+func (s *Store) Accept(ctx context.Context, e Effects) (Accepted, error) {
+	for _, r := range e.Records {
+		if len(r.CBOR) > maxRecord || len(r.DID)+len(r.Collection)+len(r.Rkey) > maxKey {
+			return Accepted{}, fmt.Errorf("%w: record of %d bytes", ErrTooLarge, len(r.CBOR))
+		}
+	}
+	return value(ctx, s, "accept", func(t *tx) (Accepted, error) { return t.accept(e) })
+}
+
+func (t *tx) accept(e Effects) (a Accepted, err error) {
+	if e.Token != nil {
+		fresh, err := t.useToken(e.Token.Issuer, e.Token.JTI, e.Token.Expires)
+		if err != nil {
+			return a, err
+		}
+		if !fresh {
+			return a, ErrReplay
+		}
+	}
+	for _, r := range e.Records {
+		applied, stale, err := t.putRecord(r)
+		if err != nil {
+			return a, fmt.Errorf("record %s/%s/%s: %w", r.DID, r.Collection, r.Rkey, err)
+		}
+		if applied {
+			a.RecordsApplied++
+		}
+		a.Stale = a.Stale || stale
+	}
+	if !a.Stale {
+		if err := t.follow(e); err != nil {
+			return a, err
+		}
+	}
+	if e.Event != nil {
+		if err := t.putEvent(*e.Event, &a); err != nil {
+			return a, fmt.Errorf("trigger %q: %w", e.Event.Key, err)
+		}
+	}
+	for _, r := range e.Rechecks {
+		if err := t.hint(r); err != nil {
+			return a, err
+		}
+	}
+	if r := e.Settled; r != nil {
+		if _, err := t.exec("DELETE FROM rechecks WHERE did = ? AND collection = ? AND rkey = ? AND generation = ?",
+			r.DID, r.Collection, r.Rkey, r.Generation); err != nil {
+			return a, err
+		}
+	}
+	if e.Cursor != nil {
+		if err := t.putCursor(*e.Cursor); err != nil {
+			return a, err
+		}
+	}
+	return a, nil
+}
+
+// putRecord stores r unless a newer revision is known. The same CID again is no change.
+func (t *tx) putRecord(r Record) (applied, stale bool, err error) {
+	var rev, cid string
+	var deleted bool
+	known, err := t.get("SELECT rev, cid, deleted FROM records WHERE did = ? AND collection = ? AND rkey = ?",
+		[]any{r.DID, r.Collection, r.Rkey}, &rev, &cid, &deleted)
+	if err != nil {
+		return false, false, err
+	}
+	if known && r.Rev < rev {
+		return false, true, nil
+	}
+	if r.Deleted {
+		r.CID, r.CBOR = "", nil
+	}
+	same := known && cid == r.CID && deleted == r.Deleted
+	_, err = t.exec(`INSERT INTO records (did, collection, rkey, rev, cid, cbor, deleted, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (did, collection, rkey) DO UPDATE SET rev = excluded.rev, cid = excluded.cid, cbor = excluded.cbor,
+		deleted = excluded.deleted, updated_at = excluded.updated_at`,
+		r.DID, r.Collection, r.Rkey, r.Rev, r.CID, r.CBOR, r.Deleted, micros(t.now))
+	return err == nil && !same, false, err
+}
+
+// follow applies what follows from records: repositories, collaborators, members, and with them the policy.
+func (t *tx) follow(e Effects) error {
+	touched := map[string]bool{}
+	for _, b := range e.Repos {
+		if err := t.putRepo(b); err != nil {
+			return fmt.Errorf("repository %s: %w", b.Repo, err)
+		}
+		touched[b.Repo] = true
+	}
+	for repo, dids := range e.ReplaceCollaborators {
+		if dids == nil {
+			continue
+		}
+		if _, err := t.exec("DELETE FROM collaborators WHERE repo = ?", repo); err != nil {
+			return err
+		}
+		for _, did := range dids {
+			if err := t.putCollaborator(Collaborator{Repo: repo, DID: did}); err != nil {
+				return err
+			}
+		}
+		touched[repo] = true
+	}
+	for _, c := range e.Collaborators {
+		if err := t.putCollaborator(c); err != nil {
+			return err
+		}
+		touched[c.Repo] = true
+	}
+	repos := make([]string, 0, len(touched))
+	for repo := range touched {
+		repos = append(repos, repo)
+	}
+	slices.Sort(repos)
+	for _, repo := range repos {
+		if err := t.repolice(repo); err != nil {
+			return fmt.Errorf("policy of %s: %w", repo, err)
+		}
+	}
+	for _, m := range e.Members {
+		if err := t.setRole(m.DID, rbac.Member, byRecord, "", !m.Removed); err != nil {
+			return fmt.Errorf("member %s: %w", m.DID, err)
+		}
+	}
+	return nil
+}
+
+func (t *tx) putCollaborator(c Collaborator) (err error) {
+	// Checked here as well as in the policy: a repository that is not known yet has no policy rows.
+	if _, err := rbac.New(0, rbac.Closed, []rbac.Rule{rbac.Grant(c.DID, rbac.Collaborator, rbac.RepoDomain(c.Repo))}); err != nil {
+		return err
+	}
+	if c.Removed {
+		_, err = t.exec("DELETE FROM collaborators WHERE repo = ? AND did = ?", c.Repo, c.DID)
+	} else {
+		_, err = t.exec("INSERT INTO collaborators (repo, did) VALUES (?, ?) ON CONFLICT DO NOTHING", c.Repo, c.DID)
+	}
+	return err
+}
+
+// putRepo stores a binding. An owner that differs begins a new owner epoch: the collaborators of the former
+// owner go, and the secrets of the former epoch are no longer given to anybody.
+func (t *tx) putRepo(b RepoBinding) error {
+	var owner string
+	var epoch, verified int64
+	known, err := t.get("SELECT owner, owner_epoch, verified_at FROM repos WHERE did = ?", []any{b.Repo}, &owner, &epoch, &verified)
+	if err != nil {
+		return err
+	}
+	if _, err := rbac.New(0, rbac.Closed, []rbac.Rule{rbac.Grant(b.Owner, rbac.Owner, rbac.RepoDomain(b.Repo))}); err != nil {
+		return err
+	}
+	// Two workers may prove one repository at a time; the later proof counts, unless the clock was set back.
+	if known && micros(b.VerifiedAt) < verified && verified <= micros(t.now) {
+		return nil
+	}
+	switch {
+	case !known:
+		epoch = 1
+	case owner != b.Owner:
+		epoch++
+		if _, err := t.exec("DELETE FROM collaborators WHERE repo = ?", b.Repo); err != nil {
+			return err
+		}
+		if err := t.audit("spindle", "repo.owner-changed", b.Repo, owner+" -> "+b.Owner); err != nil {
+			return err
+		}
+	}
+	t.rings = true
+	return t.exec1(`INSERT INTO repos (did, owner, owner_epoch, rkey, name, knot, default_branch, spindle, manifest_cid, declaration_cid,
+		generation, verified_at, gone) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (did) DO UPDATE SET owner = excluded.owner, owner_epoch = excluded.owner_epoch, rkey = excluded.rkey,
+		name = excluded.name, knot = excluded.knot, default_branch = excluded.default_branch, spindle = excluded.spindle,
+		manifest_cid = excluded.manifest_cid, declaration_cid = excluded.declaration_cid, generation = excluded.generation,
+		verified_at = excluded.verified_at, gone = excluded.gone`,
+		b.Repo, b.Owner, epoch, b.Rkey, b.Name, b.Knot, b.DefaultBranch, b.Spindle, b.ManifestCID, b.DeclarationCID,
+		b.Generation, micros(b.VerifiedAt), b.Gone)
+}
+
+// putEvent stores a trigger once.
+func (t *tx) putEvent(tr pipeline.Trigger, a *Accepted) error {
+	if tr.Key == "" || len(tr.Key) > maxKey || tr.Repo == "" {
+		return errors.New("a trigger needs a key of at most 1 KiB and a repository")
+	}
+	body, err := json.Marshal(tr)
+	if err != nil {
+		return err
+	}
+	if len(body) > maxTrigger {
+		return fmt.Errorf("%w: trigger of %d bytes", ErrTooLarge, len(body))
+	}
+	meaning, err := meaning(tr)
+	if err != nil {
+		return err
+	}
+	var had []byte
+	known, err := t.get("SELECT id, meaning, pipeline FROM events WHERE key = ?", []any{tr.Key}, &a.EventID, &had, &a.Pipeline)
+	if err != nil {
+		return err
+	}
+	if known {
+		if !bytes.Equal(had, meaning) {
+			return fmt.Errorf("%w: this key names another trigger", ErrConflict)
+		}
+		a.Duplicate = true
+		return nil
+	}
+	sum := sha256.Sum256(body)
+	a.EventID, err = t.insert(`INSERT INTO events (key, meaning, repo, body, sum, state, reason, tries, not_before, received_at, settled_at, pipeline)
+		VALUES (?, ?, ?, ?, ?, 'pending', '', 0, 0, ?, 0, '')`, tr.Key, meaning, tr.Repo, string(body), sum[:], micros(t.now))
+	t.rings = true
+	return err
+}
+
+// meaning digests what a trigger asks for. When it was told, and by which way, does not belong to it.
+func meaning(tr pipeline.Trigger) ([]byte, error) {
+	tr.At, tr.ActorSource = time.Time{}, ""
+	b, err := json.Marshal(tr)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(b)
+	return sum[:], nil
+}
+
+// SaveCursor moves a cursor forward; a smaller value changes nothing.
+func (s *Store) SaveCursor(ctx context.Context, c Cursor) error {
+	return s.write(ctx, "save the cursor of "+c.Host, func(t *tx) error { return t.putCursor(c) })
+}
+
+func (t *tx) putCursor(c Cursor) error {
+	_, err := t.exec(`INSERT INTO cursors (source, host, protocol, value, updated_at) VALUES (?, ?, ?, ?, ?)
+		ON CONFLICT (source, host, protocol) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at
+		WHERE excluded.value > cursors.value`, c.Source, c.Host, c.Protocol, c.Value, micros(t.now))
+	return err
+}
+
+// clip bounds a sentence that is stored.
+func clip(s string) string {
+	if len(s) > maxReason {
+		return s[:maxReason]
+	}
+	return s
+}

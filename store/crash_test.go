@@ -1,0 +1,3 @@
+package store
+
+func crashChild() bool { return false }

@@ -1,0 +1,47 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// hint notes that a record may have changed. A hint that already stands gets the next generation and is due now.
+func (t *tx) hint(r Recheck) error {
+	if len(r.DID)+len(r.Collection)+len(r.Rkey) > maxKey {
+		return fmt.Errorf("%w: the name of a record", ErrTooLarge)
+	}
+	t.rings = true
+	_, err := t.exec(`INSERT INTO rechecks (did, collection, rkey, generation, tries, not_before, reason) VALUES (?, ?, ?, 1, 0, ?, ?)
+		ON CONFLICT (did, collection, rkey) DO UPDATE SET generation = generation + 1, tries = 0, not_before = excluded.not_before,
+		reason = excluded.reason`, r.DID, r.Collection, r.Rkey, micros(t.now), clip(r.Reason))
+	return err
+}
+
+// DueRechecks lists hints whose time has come, the longest due first.
+func (s *Store) DueRechecks(ctx context.Context, limit int) ([]Recheck, error) {
+	rows, err := s.r.query(ctx, `SELECT did, collection, rkey, generation, tries, not_before, reason FROM rechecks
+		WHERE not_before <= ? ORDER BY not_before LIMIT ?`, micros(now(s.c.Clock)), limit)
+	return collect(rows, err, "read the due hints", func(scan func(...any) error) (r Recheck, err error) {
+		var at int64
+		err = scan(&r.DID, &r.Collection, &r.Rkey, &r.Generation, &r.Tries, &at, &r.Reason)
+		r.NotBefore = fromMicros(at)
+		return r, err
+	})
+}
+
+// PostponeRecheck counts a failed try of r and puts it off until until. A newer hint is left as it is.
+func (s *Store) PostponeRecheck(ctx context.Context, r Recheck, reason string, until time.Time) error {
+	return s.write(ctx, "postpone a hint", func(t *tx) error {
+		_, err := t.exec(`UPDATE rechecks SET tries = tries + 1, not_before = ?, reason = ?
+			WHERE did = ? AND collection = ? AND rkey = ? AND generation = ?`,
+			micros(until), clip(reason), r.DID, r.Collection, r.Rkey, r.Generation)
+		return err
+	})
+}
+
+// CountRechecks counts the hints that stand.
+func (s *Store) CountRechecks(ctx context.Context) (n int, err error) {
+	_, err = s.r.get(ctx, "SELECT count(*) FROM rechecks", nil, &n)
+	return n, err
+}
