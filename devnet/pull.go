@@ -88,8 +88,8 @@ func (p *Pull) Resubmit(ctx context.Context) (Round, error) {
 	if err != nil {
 		return Round{}, fmt.Errorf("find the head of %s: %w", p.opts.Target, err)
 	}
-	// A source that has the target's commits knows where the two parted; else the target's head must do.
-	if merge, err := p.Source.host().Git(ctx, p.Source.Git.Dir, "merge-base", head, base); err == nil {
+	// Histories that never met have no merge base; then the target's head must do.
+	if merge, err := p.Source.host().MergeBase(ctx, p.Source.Git, head, p.Target.Git, base); err == nil {
 		base = merge
 	}
 	patch := map[string]any{

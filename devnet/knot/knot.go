@@ -173,15 +173,26 @@ func (k *Knot) Git(ctx context.Context, dir string, args ...string) (string, err
 	if dir != "" {
 		args = append([]string{"--git-dir", dir}, args...)
 	}
+	return k.run(ctx, nil, args)
+}
+
+// MergeBase is the commit where the commits x of a and y of b parted. The two repositories need not have
+// each other's objects.
+func (k *Knot) MergeBase(ctx context.Context, a *Repo, x string, b *Repo, y string) (string, error) {
+	env := []string{"GIT_ALTERNATE_OBJECT_DIRECTORIES=" + filepath.Join(b.Dir, "objects")}
+	return k.run(ctx, env, []string{"--git-dir", a.Dir, "merge-base", x, y})
+}
+
+func (k *Knot) run(ctx context.Context, env, args []string) (string, error) {
 	cmd := exec.CommandContext(ctx, k.git, args...)
-	cmd.Env = k.env()
+	cmd.Env = append(k.env(), env...)
 	out, err := cmd.Output()
 	if err != nil {
 		var exit *exec.ExitError
 		if errors.As(err, &exit) {
 			err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exit.Stderr)))
 		}
-		return "", fmt.Errorf("git %s: %w", args[0], err)
+		return "", fmt.Errorf("git %s: %w", strings.Join(args, " "), err)
 	}
 	return strings.TrimSpace(string(out)), nil
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/cgi"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -100,11 +101,11 @@ func (k *Knot) pusher(req *http.Request, r *Repo, ask bool) (syntax.DID, int) {
 func (k *Knot) backend(w http.ResponseWriter, req *http.Request, r *Repo, service string) {
 	h := &cgi.Handler{
 		Path: k.git, Args: []string{"http-backend"}, Root: "/", Dir: r.Dir,
-		Env:    append(k.env(), "GIT_PROJECT_ROOT="+k.cfg.Dir, "GIT_HTTP_EXPORT_ALL=1", "REMOTE_USER="),
+		Env:    append(k.env(), "GIT_PROJECT_ROOT="+filepath.Dir(r.Dir), "GIT_HTTP_EXPORT_ALL=1", "REMOTE_USER="),
 		Stderr: io.Discard,
 	}
 	inner := req.Clone(req.Context())
-	inner.URL.Path = strings.TrimPrefix(r.Dir, k.cfg.Dir) + service
+	inner.URL.Path = "/" + filepath.Base(r.Dir) + service
 	h.ServeHTTP(w, inner)
 }
 
