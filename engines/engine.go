@@ -112,12 +112,13 @@ const (
 	KilledTimeout Killed = "timeout"
 	KilledCancel  Killed = "cancel"
 	KilledMemory  Killed = "memory"
+	KilledDisk    Killed = "disk"
 )
 
 // Result is how a command ended.
 type Result struct {
 	// ExitCode is the shell's: 0 to 255, and 128 plus the signal's number for one that died of a signal.
-	// It is -1 when Killed is timeout or cancel.
+	// It is -1 when Killed is not empty.
 	ExitCode int
 	// Killed is empty when the command ended by itself.
 	Killed Killed

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"sync"
 	"time"
 
@@ -18,9 +19,10 @@ import (
 // attempt is one sandbox. Its life is the life of one `runsc run`, which its boot goroutine owns:
 // up is closed when the first guest process has spoken, gone when no process of the sandbox is left.
 type attempt struct {
-	e    *Engine
-	spec engines.Spec
-	dir  string
+	e      *Engine
+	spec   engines.Spec
+	bounds bounds
+	dir    string
 
 	turn chan struct{} // holds one token: whose turn it is to run a command
 	up   chan struct{}
@@ -36,7 +38,7 @@ type attempt struct {
 }
 
 func newAttempt(e *Engine, s engines.Spec, dir string) *attempt {
-	a := &attempt{e: e, spec: s, dir: dir, turn: make(chan struct{}, 1), up: make(chan struct{}), gone: make(chan struct{})}
+	a := &attempt{e: e, spec: s, bounds: e.bounds(s.Limits), dir: dir, turn: make(chan struct{}, 1), up: make(chan struct{}), gone: make(chan struct{})}
 	a.turn <- struct{}{}
 	return a
 }
@@ -55,7 +57,7 @@ func (a *attempt) start() error {
 	if err := os.MkdirAll(runDir(a.dir), 0o700); err != nil {
 		return err
 	}
-	if err := a.e.bundle(a.dir, a.spec); err != nil {
+	if err := a.e.bundle(a.dir, a.spec, a.bounds); err != nil {
 		return fmt.Errorf("write the bundle: %w", err)
 	}
 	started := make(chan error)
@@ -82,9 +84,12 @@ func (a *attempt) boot(started chan<- error) {
 	started <- nil
 
 	var listen sync.WaitGroup
+	watching, unwatch := context.WithCancel(context.Background())
+	defer unwatch()
 	listen.Go(func() {
-		if n, err := created.Read(make([]byte, 16)); err == nil && n > 0 {
+		if pid, err := readPID(created); err == nil {
 			a.prepare()
+			a.watch(watching, pid)
 		}
 	})
 	listen.Go(func() { a.listen(speak) })
@@ -97,6 +102,7 @@ func (a *attempt) boot(started chan<- error) {
 	})
 	waited := cmd.Wait()
 	slow.Stop()
+	unwatch()
 	a.end(fmt.Errorf("runsc run: %w; it said: %s", orDone(waited), said.String()), "")
 	listen.Wait()
 	reap, cancel := context.WithTimeout(context.Background(), reapTimeout)
@@ -104,7 +110,20 @@ func (a *attempt) boot(started chan<- error) {
 	if err := killAll(reap, a.dir); err != nil {
 		a.e.cfg.Log.Error("a sandbox did not end", "attempt", a.spec.ID, "error", err)
 	}
+	if s := a.unused(); s != nil {
+		<-s.done
+	}
 	close(a.gone)
+}
+
+// readPID takes the sandbox's process id, which gVisor writes in one piece.
+func readPID(from io.Reader) (int, error) {
+	var text [16]byte
+	n, err := from.Read(text[:])
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(string(text[:n]))
 }
 
 // launch starts runsc run. From created comes the sandbox's process id once it exists; from speak what the guest's
@@ -185,8 +204,14 @@ func (a *attempt) end(fault error, why engines.Killed) {
 	}
 	if a.next != nil {
 		a.next.abandon()
-		a.next = nil
 	}
+}
+
+// unused is the session that end has abandoned, or nil.
+func (a *attempt) unused() *session {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.next
 }
 
 // ended says why the attempt is over. Only meaningful after end.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
@@ -19,24 +20,39 @@ var rootCaps = []string{
 	"CAP_SETPCAP", "CAP_SETFCAP", "CAP_NET_BIND_SERVICE", "CAP_SYS_CHROOT",
 }
 
-// initScript is the first process: it gives the workspace and the home to the workflow user, says that it is
-// there, and then reaps what commands leave behind, which is what a shell that waits does.
-// The folders are arguments, never part of the text.
-const initScript = `if [ "$1" ]; then mkdir -p "$1" && chown "$0" "$@" || exit 70; fi
+// initScript is the first process: it bounds how many processes there may be, gives folders to the workflow user, says
+// that it is there, and then reaps what commands leave behind, which is what a shell that waits does. Its arguments
+// are the owner, the bound and the folders, and never part of the text.
+const initScript = `echo "$1" > /sys/fs/cgroup/pids/pids.max || exit 71
+shift
+if [ $# -gt 0 ]; then mkdir -p "$1" && chown "$0" "$@" || exit 70; fi
 echo up
 sleep 2147483647 &
 wait`
 
-// bundle writes the OCI bundle of an attempt: a config.json in dir, around the shared skeleton.
-func (e *Engine) bundle(dir string, s engines.Spec) error {
-	args := []string{"/bin/sh", "-c", initScript, fmt.Sprintf("%d:%d", engines.UserID, engines.UserID)}
+// initPids is how many processes init itself is: the shell and its sleep.
+const initPids = 2
+
+// bundle writes the OCI bundle of an attempt.
+func (e *Engine) bundle(dir string, s engines.Spec, b bounds) error {
+	owner := fmt.Sprintf("%d:%d", engines.UserID, engines.UserID)
+	args := []string{"/bin/sh", "-c", initScript, owner, strconv.FormatInt(b.pids+initPids, 10)}
 	if !e.self.root || s.Workspace != engines.DefaultWorkspace {
 		args = append(args, s.Workspace, home)
 	}
+	return e.writeBundle(dir, s, process(args, "/", []string{"PATH=" + e.host.path}, true))
+}
+
+// writeBundle writes a config.json in dir, around the shared skeleton, with p as the first process.
+func (e *Engine) writeBundle(dir string, s engines.Spec, p *specs.Process) error {
+	// When the machine itself runs out of memory, a sandbox is to go before the server.
+	first := 1000
+	p.OOMScoreAdj = &first
 	mounts := []specs.Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc"},
 		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs"},
 		{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"ro", "nosuid", "noexec", "nodev"}},
+		{Destination: "/sys/fs/cgroup", Type: "cgroup", Source: "cgroup", Options: []string{"nosuid", "noexec", "nodev"}},
 	}
 	mounts = append(mounts, e.host.mounts...)
 	for _, m := range s.Mounts {
@@ -47,21 +63,21 @@ func (e *Engine) bundle(dir string, s engines.Spec) error {
 		Hostname: hostname,
 		Root:     &specs.Root{Path: e.host.root},
 		Mounts:   mounts,
-		Process:  e.process(args, "/", []string{"PATH=" + e.host.path}, true),
+		Process:  p,
 		Linux: &specs.Linux{Namespaces: []specs.LinuxNamespace{
 			{Type: specs.PIDNamespace}, {Type: specs.MountNamespace}, {Type: specs.IPCNamespace},
 			{Type: specs.UTSNamespace}, {Type: specs.NetworkNamespace},
 		}},
 	}
-	b, err := json.Marshal(config)
+	text, err := json.Marshal(config)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, "config.json"), b, 0o600)
+	return os.WriteFile(filepath.Join(dir, "config.json"), text, 0o600)
 }
 
 // process describes one guest process, for config.json and for runsc exec alike.
-func (e *Engine) process(args []string, dir string, env []string, asRoot bool) *specs.Process {
+func process(args []string, dir string, env []string, asRoot bool) *specs.Process {
 	p := &specs.Process{
 		Args: args, Cwd: dir, Env: env, NoNewPrivileges: true,
 		User:         specs.User{UID: engines.UserID, GID: engines.UserID},

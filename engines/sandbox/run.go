@@ -72,10 +72,7 @@ func (a *attempt) run(ctx context.Context, s *session, c engines.Command) (engin
 		return a.overResult(res)
 	}
 	if err := s.failure(); err != nil {
-		if missing, err := a.dirIsMissing(ctx, c); missing || err != nil {
-			return a.missingDir(res, c), err
-		}
-		return res, engines.Fault("the command could not be started in its sandbox", errors.Join(err, sendErr))
+		return a.notStarted(ctx, c, res, errors.Join(err, sendErr))
 	}
 	a.prepare()
 	res.ExitCode = s.code
@@ -89,28 +86,39 @@ func (a *attempt) run(ctx context.Context, s *session, c engines.Command) (engin
 func (a *attempt) overResult(res engines.Result) (engines.Result, error) {
 	why, fault := a.ended()
 	res.Killed, res.ExitCode = why, -1
-	switch why {
-	case engines.KilledMemory:
-		res.ExitCode = 128 + 9
-	case "":
+	if why == "" {
 		return res, engines.Fault("the sandbox ended while the command ran", fault)
 	}
 	return res, nil
 }
 
-// missingDirExit is the exit code of a command whose folder is not there: what a shell's failed cd gives.
-const missingDirExit = 1
+// notStarted tells the job's failures from the machinery's after a command could not be started: the sandbox may have
+// ended, and the job may have removed the folder.
+func (a *attempt) notStarted(ctx context.Context, c engines.Command, res engines.Result, fault error) (engines.Result, error) {
+	missing, err := a.dirIsMissing(ctx, c)
+	if a.isOver() {
+		<-a.gone
+		return a.overResult(res)
+	}
+	if !missing || err != nil {
+		return res, engines.Fault("the command could not be started in its sandbox", errors.Join(fault, err))
+	}
+	res.ExitCode = 1 // what a shell's failed cd gives
+	if c.Stderr != nil {
+		_, _ = fmt.Fprintf(c.Stderr, "cd: %s: No such file or directory\n", a.dirOf(c)) // the exit code says it too
+	}
+	return res, nil
+}
 
-// dirIsMissing asks the sandbox, after a command could not be started, whether its folder is there. A job may remove
-// its own workspace, which is its own failure and not the machinery's.
+// dirIsMissing asks the sandbox whether a command's folder is there.
 func (a *attempt) dirIsMissing(ctx context.Context, c engines.Command) (bool, error) {
 	s, err := a.take()
 	if err != nil {
-		return false, engines.Fault("the command could not be started in its sandbox", err)
+		return false, err
 	}
 	env := []string{"PATH=" + a.e.host.path}
 	stdout, stderr := newPump(s.out, nil), newPump(s.err, nil)
-	sendErr := s.send(a.e.process([]string{"/bin/sh", "-c", `[ -d "$0" ]`, a.dirOf(c)}, "/", env, true))
+	sendErr := s.send(process([]string{"/bin/sh", "-c", `[ -d "$0" ]`, a.dirOf(c)}, "/", env, true))
 	select {
 	case <-s.done:
 	case <-a.gone:
@@ -119,21 +127,23 @@ func (a *attempt) dirIsMissing(ctx context.Context, c engines.Command) (bool, er
 		<-a.gone
 	}
 	s.kill()
-	err = errors.Join(sendErr, finish(stdout, stderr), s.failure())
-	if err != nil {
-		return false, engines.Fault("the command could not be started in its sandbox", err)
+	if err := errors.Join(sendErr, finish(stdout, stderr), s.failure()); err != nil {
+		a.settle()
+		return false, err
 	}
 	return s.code == 1, nil
 }
 
-// missingDir is the result of a command whose folder is not there, with the words a shell would have.
-func (a *attempt) missingDir(res engines.Result, c engines.Command) engines.Result {
-	res.ExitCode = missingDirExit
-	if c.Stderr != nil {
-		_, _ = fmt.Fprintf(c.Stderr, "cd: %s: No such file or directory\n", a.dirOf(c)) // the exit code says it too
+// settle waits for the end of a sandbox to be noticed, when a command could not be started for no good reason.
+func (a *attempt) settle() {
+	select {
+	case <-a.gone:
+	case <-time.After(settleTime):
 	}
-	return res
 }
+
+// settleTime is how long runsc run may take to see that its sandbox has ended.
+const settleTime = time.Second
 
 func (a *attempt) dirOf(c engines.Command) string {
 	if c.Dir != "" {
@@ -180,7 +190,7 @@ func (a *attempt) guestProcess(c engines.Command) *specs.Process {
 	if c.AsRoot {
 		base = []string{"PATH=" + a.e.host.path, "LANG=C.UTF-8", "HOME=/root", "USER=root", "LOGNAME=root"}
 	}
-	return a.e.process([]string{shell, "-c", c.Script}, a.dirOf(c), mergeEnv(base, a.spec.Env, c.Env), c.AsRoot)
+	return process([]string{shell, "-c", c.Script}, a.dirOf(c), mergeEnv(base, a.spec.Env, c.Env), c.AsRoot)
 }
 
 // mergeEnv joins lists of NAME=value; a later one wins, and each name stays where it first stood.

@@ -33,8 +33,10 @@ type Config struct {
 	Clock clock.Clock
 	// BootTimeout is how long a sandbox may take to come up. Zero means 30 s.
 	BootTimeout time.Duration
-	// Limits apply where a Spec has none. Zero means no limit.
+	// Limits apply where a Spec has none. Zero means three quarters of the machine's memory and 4096 processes.
 	Limits engines.Limits
+	// Disk is how many bytes an attempt may write, temporary files included. Zero means 10 GiB.
+	Disk int64
 }
 
 // Engine runs attempts in gVisor. It implements engines.Engine.
@@ -42,6 +44,8 @@ type Engine struct {
 	cfg  Config
 	self identity
 	host *view
+
+	memory int64 // default bound on an attempt's memory, in bytes
 
 	mu   sync.Mutex
 	open map[string]*attempt // by ID
@@ -65,6 +69,9 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.BootTimeout == 0 {
 		cfg.BootTimeout = 30 * time.Second
 	}
+	if cfg.Disk == 0 {
+		cfg.Disk = defaultDisk
+	}
 	switch {
 	case !filepath.IsAbs(cfg.Runsc):
 		return nil, fmt.Errorf("sandbox: Runsc %q is not an absolute path", cfg.Runsc)
@@ -72,13 +79,13 @@ func New(cfg Config) (*Engine, error) {
 		return nil, fmt.Errorf("sandbox: StateDir %q is not an absolute path", cfg.StateDir)
 	case len(cfg.StateDir) > maxStateDir:
 		return nil, fmt.Errorf("sandbox: StateDir %q is longer than %d bytes; use a shorter path", cfg.StateDir, maxStateDir)
-	case cfg.BootTimeout < 0 || cfg.Limits.Memory < 0 || cfg.Limits.Pids < 0:
+	case cfg.BootTimeout < 0 || cfg.Limits.Memory < 0 || cfg.Limits.Pids < 0 || cfg.Disk < 0:
 		return nil, errors.New("sandbox: a limit is negative")
 	}
 	if err := os.MkdirAll(filepath.Join(cfg.StateDir, attemptsDir), 0o700); err != nil {
 		return nil, fmt.Errorf("sandbox: create the state folder: %w", err)
 	}
-	e := &Engine{cfg: cfg, self: whoAmI(), open: map[string]*attempt{}}
+	e := &Engine{cfg: cfg, self: whoAmI(), memory: machineMemory(), open: map[string]*attempt{}}
 	host, err := buildHostView(filepath.Join(cfg.StateDir, "host"), e.self)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: prepare the host image: %w", err)
@@ -127,12 +134,6 @@ func (e *Engine) check(s *engines.Spec) error {
 	}
 	if s.Workspace == "" {
 		s.Workspace = engines.DefaultWorkspace
-	}
-	if s.Limits.Memory == 0 {
-		s.Limits.Memory = e.cfg.Limits.Memory
-	}
-	if s.Limits.Pids == 0 {
-		s.Limits.Pids = e.cfg.Limits.Pids
 	}
 	if why := reserved(s.Workspace); why != "" {
 		return engines.Fault("the workspace is in a folder that belongs to the machine", fmt.Errorf("%w: workspace %s: %s", engines.ErrBadSpec, s.Workspace, why))
