@@ -44,7 +44,7 @@ func (s *Spec) match(t pipeline.Trigger, defaultBranch string, c Changed, w *wor
 		}
 	}
 	if best.got == 0 {
-		return false, "wants event " + or(s.events()) + ", got " + string(t.Kind)
+		return false, "wants event " + or(s.events()) + ", got " + clean(string(t.Kind), 40)
 	}
 	if len(whys) > 3 {
 		whys = append(whys[:3], "others")

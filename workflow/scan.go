@@ -31,6 +31,7 @@ func scanBytes(r *report, src []byte, lim Limits) {
 	}
 	blank, run := 0, 0
 	body := -1 // indentation of the line that started a block scalar, or -1
+	first := false
 	for i, line := range bytes.Split(src, []byte("\n")) {
 		at := pos{i + 1, 1}
 		if !scanLine(r, at, line) {
@@ -49,15 +50,21 @@ func scanBytes(r *report, src []byte, lim Limits) {
 		run = 0
 		indent := len(text) - len(strings.TrimLeft(text, " "))
 		if body >= 0 && indent > body {
+			if first && text[indent] == '\t' {
+				// Readers of YAML disagree on where the indentation of such a block ends.
+				r.err(pos{i + 1, indent + 1}, codeTab, "replace the tab with spaces, or start with another line",
+					"the first line of a block must not start with a tab")
+			}
+			first = false
 			continue
 		}
-		body = -1
+		body, first = -1, false
 		if text[indent] == '\t' {
 			r.err(pos{i + 1, indent + 1}, codeTab, "replace the tab with spaces",
 				"YAML does not allow tabs for indentation")
 		}
 		if blockHeader.MatchString(text) {
-			body = indent
+			body, first = indent, true
 		}
 	}
 }

@@ -157,6 +157,12 @@ func (b *builder) node(n ast.Node, depth int, at pos) *node {
 	case *ast.StringNode:
 		out.kind, out.text = scalar, n.Value
 		out.plain = n.Token.Type == token.StringType
+		// A plain text of several lines is folded to one, and ends at a comment. Where the library keeps a
+		// line break or a comment, other readers do not, and the author meant one or the other.
+		if out.plain && (strings.Contains(n.Value, "\n") || strings.Contains(n.Value, " #")) {
+			b.err(out.at, codeYAML, "start the text with | and indent its lines alike",
+				"a text of several lines without quotes must not hold blank lines, comments or deeper lines")
+		}
 	case *ast.LiteralNode:
 		out.kind, out.text = scalar, n.Value.Value
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
