@@ -60,14 +60,15 @@ func (s *Store) PutSecret(ctx context.Context, x SealedSecret) error {
 	})
 }
 
-// DeleteSecret deletes a secret of the current owner epoch. ErrNotFound: there is none of that name.
-func (s *Store) DeleteSecret(ctx context.Context, repo, name, by string) error {
-	return s.write(ctx, "delete a secret of "+repo, func(t *tx) error {
-		if err := t.exec1("DELETE FROM secrets WHERE repo = ? AND name = ? AND owner_epoch = (SELECT owner_epoch FROM repos WHERE did = ?)",
-			repo, name, repo); err != nil {
-			return err
+// DeleteSecret deletes a secret of the current owner epoch and tells whether there was one.
+func (s *Store) DeleteSecret(ctx context.Context, repo, name, by string) (was bool, err error) {
+	return value(ctx, s, "delete a secret of "+repo, func(t *tx) (bool, error) {
+		n, err := t.exec("DELETE FROM secrets WHERE repo = ? AND name = ? AND owner_epoch = (SELECT owner_epoch FROM repos WHERE did = ?)",
+			repo, name, repo)
+		if err != nil || n == 0 {
+			return false, err
 		}
-		return t.audit(by, "secret.delete", repo, name)
+		return true, t.audit(by, "secret.delete", repo, name)
 	})
 }
 
