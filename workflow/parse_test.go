@@ -228,18 +228,19 @@ func TestTextsOfSeveralLines(t *testing.T) {
 	t.Parallel()
 	const head, tail = "steps:\n  - name: x\n    command: ", "\n    environment: {A: b}\n"
 	for src, want := range map[string]string{
-		"|\n      a\n        b\n\n      # c\n      d\n": "a\n  b\n\n# c\nd\n",
-		"|-\n      a\n      b\n\n":                      "a\nb",
-		"|+\n      a\n\n":                               "a\n\n\n",
-		">\n      a\n      b\n\n      c\n        d\n":   "a b\nc\n  d\n",
-		"|2\n        a\n      b\n":                      "  a\nb\n",
-		"|\n      a\n      \tb\n":                       "a\n\tb\n",
-		"go test\n      ./...\n      -v":                "go test ./... -v",
-		"\"a\n      b\n\n      c\"":                     "a b\nc",
-		"'it''s\n      b'":                              "it's b",
-		"a # not this":                                  "a",
-		"a#b":                                           "a#b",
-		"\"a # b\"":                                     "a # b",
+		"|\n      a\n        b\n\n      # c\n      d\n":       "a\n  b\n\n# c\nd\n",
+		"|-\n      a\n      b\n\n":                            "a\nb",
+		"|+\n      a\n\n":                                     "a\n\n\n",
+		">\n      a\n      b\n\n      c\n        d\n":         "a b\nc\n  d\n",
+		"|2\n        a\n      b\n":                            "  a\nb\n",
+		"|\n      a\n      \tb\n":                             "a\n\tb\n",
+		"go test\n      ./...\n      -v":                      "go test ./... -v",
+		"\"a\n      b\n\n      c\"":                           "a b\nc",
+		"'it''s\n      b'":                                    "it's b",
+		"a\n        b\n      c\n      d":                      "a b c d",
+		"a # not this":                                        "a",
+		"a#b":                                                 "a#b",
+		"\"a # b\"":                                           "a # b",
 		"|\n      a\n\n\n      --- x\n      a: |\n       c\n": "a\n\n\n--- x\na: |\n c\n",
 	} {
 		s, ds := Parse("x.yml", []byte(head+src+tail), Limits{})
@@ -248,10 +249,10 @@ func TestTextsOfSeveralLines(t *testing.T) {
 		require.Equal(t, []Env{{"A", "b"}}, s.Steps[0].Environment)
 	}
 	for src, code := range map[string]string{
-		"|\n      \ta\n      # b":        codeTab,
-		">-\n\n      \ta":                codeTab,
-		"a\n        b\n      c\n      d": codeYAML,
-		"a\n\n      b # c":               codeYAML,
+		"|\n      \ta\n      # b":                        codeTab,
+		">-\n\n      \ta":                                codeTab,
+		"a\n        b\n      ---c\n        d\n      'e'": codeYAML,
+		"a\n\n      b # c":                               codeYAML,
 	} {
 		s, ds := Parse("x.yml", []byte(head+src+tail), Limits{})
 		require.Nil(t, s, "%q", src)
