@@ -5,13 +5,17 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 	"golang.org/x/net/publicsuffix"
 )
 
-var plcDID = regexp.MustCompile(`^did:plc:[a-z2-7]{24}$`)
+var (
+	plcDID       = regexp.MustCompile(`^did:plc:[a-z2-7]{24}$`)
+	endpointHost = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?(:[0-9]{1,5})?$`)
+)
 
 // CheckDID accepts the two DID methods of atproto (https://atproto.com/specs/did) in their one canonical
 // spelling, so that a DID is the same text in the resolver, as a database key and on a page: did:plc, and
@@ -75,10 +79,15 @@ func checkEndpoint(raw string, dev bool) (string, error) {
 	switch {
 	case u.Scheme != "https" && !plain:
 		return "", fmt.Errorf("%w: endpoint scheme %q", ErrBadDocument, u.Scheme)
-	case u.User != nil, u.RawQuery != "", u.ForceQuery, u.Fragment != "", u.Opaque != "", u.Path != "" && u.Path != "/":
+	case u.User != nil, strings.ContainsAny(raw, "?#"), u.Opaque != "", u.Path != "" && u.Path != "/":
 		return "", fmt.Errorf("%w: endpoint is more than an origin", ErrBadDocument)
-	case u.Hostname() == "", strings.ContainsAny(u.Hostname(), "%/\\@ "):
-		return "", fmt.Errorf("%w: endpoint host %q", ErrBadDocument, u.Hostname())
+	case !endpointHost.MatchString(u.Host):
+		return "", fmt.Errorf("%w: endpoint host %q", ErrBadDocument, u.Host)
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return "", fmt.Errorf("%w: endpoint port %q", ErrBadDocument, port)
+		}
 	}
 	return u.Scheme + "://" + strings.ToLower(u.Host), nil
 }

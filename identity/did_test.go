@@ -64,7 +64,7 @@ func FuzzCheckDID(f *testing.F) {
 	})
 }
 
-func TestCheckEndpoint(t *testing.T) {
+func TestB126Endpoints(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
 		"https://pds.example.com": "https://pds.example.com", "https://PDS.example.com/": "https://pds.example.com", "https://pds.example.com:8443": "https://pds.example.com:8443",
@@ -75,7 +75,9 @@ func TestCheckEndpoint(t *testing.T) {
 	}
 	for _, bad := range []string{"", "http://pds.example.com", "https://", "https://u:p@pds.example.com", "https://pds.example.com/x", "https://pds.example.com?x",
 		"https://pds.example.com?", "https://pds.example.com#x", "file:///etc/passwd", "//pds.example.com", "https:pds.example.com", "javascript:alert(1)", "https://a b/",
-		"https://pds.example.com\n", "https://" + strings.Repeat("a", 3000)} {
+		"https://pds.example.com\n", "https://pds\t.example.com", "https://127.0.0.1:80@pds.example.com", "https://pds.example.com@127.0.0.1", "https://pds.example.com/../..",
+		"https://pds.example.com#", "https://pds。example。com", "https://pds.example.com:99999", "https://pds.example.com:0", "https://pds.example.com:", "https://pds.example.com:x",
+		"https://pds.example.com.", "https://[::1]", "https://pds%2eexample.com", "https://" + strings.Repeat("a", 3000)} {
 		_, err := checkEndpoint(bad, false)
 		require.ErrorIs(t, err, ErrBadDocument, "%q", bad)
 	}

@@ -48,6 +48,7 @@ type Directory struct {
 	dev    bool
 	cache  *indigo.CacheDirectory
 	purges *buckets
+	fresh  *buckets // has a token for each handle that is due to be confirmed again
 }
 
 // NewDirectory returns an empty directory.
@@ -94,6 +95,7 @@ func NewDirectory(c DirectoryConfig) *Directory {
 		// one for documents. A TTL of the cache proper would start a goroutine that nobody can stop.
 		cache:  indigo.NewCacheDirectory(inner, c.Capacity, 0, c.ErrTTL, c.TTL),
 		purges: newBuckets(time.Minute, 1, c.Capacity),
+		fresh:  newBuckets(c.TTL, 1, c.Capacity),
 	}
 }
 
@@ -128,6 +130,10 @@ func (d *Directory) Purge(ctx context.Context, did string) bool {
 func (d *Directory) Handle(ctx context.Context, did string) string {
 	i, err := d.Lookup(ctx, did)
 	if err != nil || i.Handle == "" || checkHost(i.Handle, d.dev) != nil {
+		return ""
+	}
+	// The cache keeps a confirmed handle for ever; its domain may have changed hands since.
+	if h := syntax.Handle(i.Handle); d.fresh.allow(i.Handle, d.clock.Now()) && d.cache.Purge(ctx, h.AtIdentifier()) != nil {
 		return ""
 	}
 	owner, err := d.cache.ResolveHandle(ctx, syntax.Handle(i.Handle))

@@ -3,13 +3,13 @@ package identity
 import (
 	"bytes"
 	"context"
+	"crypto/elliptic"
+	"errors"
 	"fmt"
 	"math/big"
 	"net/http"
 	"testing"
 	"time"
-
-	"crypto/elliptic"
 
 	"github.com/bluesky-social/indigo/atproto/repo"
 	"github.com/bluesky-social/indigo/atproto/repo/mst"
@@ -17,6 +17,7 @@ import (
 	"github.com/ipfs/go-cid"
 	"github.com/multiformats/go-multihash"
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 )
 
 const declaration = "org.tangled.repo.declaration"
@@ -258,6 +259,68 @@ func TestT02HostileTrees(t *testing.T) {
 		_, err = findInTree(m, block(t, m, b), []byte(key))
 		require.ErrorIs(t, err, ErrProof)
 	})
+}
+
+// TestTreeAgainstModel compares the walk with indigo's own tree and shows that the blocks on the path are
+// enough, and each of them needed.
+func TestTreeAgainstModel(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		names := rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z0-9]{1,6}`), 0, 30, rapid.ID).Draw(rt, "names")
+		tree := mst.NewEmptyTree()
+		blocks := map[cid.Cid][]byte{}
+		for i, n := range names {
+			h, err := multihash.Sum([]byte{byte(i)}, multihash.SHA2_256, -1)
+			require.NoError(rt, err)
+			_, err = tree.Insert([]byte("a.b.c/"+n), cid.NewCidV1(cid.DagCBOR, h))
+			require.NoError(rt, err)
+		}
+		root, err := tree.WriteDiffBlocks(context.Background(), sink{m: blocks})
+		require.NoError(rt, err)
+		for _, n := range append(names, rapid.SliceOfN(rapid.StringMatching(`[a-z0-9]{1,7}`), 1, 6).Draw(rt, "others")...) {
+			key := []byte("a.b.c/" + n)
+			want, err := tree.Get(key)
+			require.NoError(rt, err)
+			got, err := findInTree(blocks, *root, key)
+			if want == nil {
+				require.ErrorIs(rt, err, ErrAbsent)
+			} else {
+				require.NoError(rt, err)
+				require.Equal(rt, *want, got)
+			}
+			var path []cid.Cid
+			for c, b := range blocks {
+				delete(blocks, c)
+				if _, err := findInTree(blocks, *root, key); err != nil && !errors.Is(err, ErrAbsent) {
+					require.ErrorIs(rt, err, ErrProof)
+					path = append(path, c)
+				}
+				blocks[c] = b
+			}
+			only := map[cid.Cid][]byte{}
+			for _, c := range path {
+				only[c] = blocks[c]
+			}
+			again, err2 := findInTree(only, *root, key)
+			require.Equal(rt, got, again)
+			require.Equal(rt, err == nil, err2 == nil)
+			if err2 != nil {
+				require.ErrorIs(rt, err2, ErrAbsent)
+			}
+		}
+	})
+}
+
+func BenchmarkProof(b *testing.B) {
+	r := newRepo(b, plcName(), newKey(b, false), records(30), "")
+	raw := r.proof("")
+	b.SetBytes(int64(len(raw)))
+	for b.Loop() {
+		p, err := readCAR(context.Background(), raw)
+		require.NoError(b, err)
+		_, err = findInTree(p.blocks, p.commit.Data, []byte(declaration+"/repo-003"))
+		require.NoError(b, err)
+	}
 }
 
 func mustHash(t testing.TB, s string) multihash.Multihash {

@@ -81,7 +81,8 @@ type claims struct {
 
 // Verify checks a bearer token (without the word "Bearer") for one call of the method lxm, and uses it up:
 // the same token is refused from then on. The errors are the Token errors, ErrSignature, those of
-// Directory.Lookup, and temporary ones; their text may go to the caller, it holds nothing of the token's.
+// Directory.Lookup, and temporary ones. The text of the Token errors may go to the caller; of the others
+// only Reason may, since they tell what our network answered.
 func (v *Verifier) Verify(ctx context.Context, bearer, lxm string) (Caller, error) {
 	method, err := syntax.ParseNSID(lxm)
 	if err != nil {
@@ -172,12 +173,15 @@ func (v *Verifier) checkTimes(c *claims) error {
 	}
 	now, exp, iat := v.clock.Now(), c.ExpiresAt.Time, c.IssuedAt.Time
 	switch life := exp.Sub(iat); {
+	// The text names the claim and the difference: a clock that is off by seconds is hard to find otherwise.
 	case life <= 0 || life > MaxTokenLife:
-		return ErrTokenLifetime
+		return fmt.Errorf("%w: exp is %s after iat, allowed is up to %s", ErrTokenLifetime, life, MaxTokenLife)
 	case now.After(exp.Add(leeway)):
-		return ErrTokenExpired
-	case iat.After(now.Add(leeway)), c.NotBefore != nil && c.NotBefore.After(now.Add(leeway)):
-		return ErrTokenEarly
+		return fmt.Errorf("%w: exp was %s ago", ErrTokenExpired, now.Sub(exp).Round(time.Second))
+	case iat.After(now.Add(leeway)):
+		return fmt.Errorf("%w: iat is %s ahead of our clock", ErrTokenEarly, iat.Sub(now).Round(time.Second))
+	case c.NotBefore != nil && c.NotBefore.After(now.Add(leeway)):
+		return fmt.Errorf("%w: nbf is %s ahead of our clock", ErrTokenEarly, c.NotBefore.Sub(now).Round(time.Second))
 	}
 	return nil
 }

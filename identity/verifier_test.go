@@ -267,7 +267,7 @@ func TestT10MethodPairs(t *testing.T) {
 	}
 }
 
-func TestT10RotationAndFlood(t *testing.T) {
+func TestB104KeyRotatedAndFlood(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	v, u := newVerifier(w)
@@ -295,6 +295,34 @@ func TestT10RotationAndFlood(t *testing.T) {
 	w.other["plc.test"] = http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(503) })
 	_, err = v.Verify(t.Context(), token(t, fresh, head, goodClaims(plcName())), method)
 	require.True(t, Temporary(err), "an issuer that cannot be resolved now is no refusal")
+}
+
+func TestB103ClockDifference(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	v, _ := newVerifier(w)
+	a := w.account(t, plcName(), false, nil)
+	now := time.Now().Unix()
+	for _, c := range []struct {
+		iat, exp int64
+		want     error
+		text     string
+	}{
+		{now + 2, now + 62, nil, ""},
+		{now - 60, now - 2, nil, ""},
+		{now + 600, now + 660, ErrTokenEarly, "ahead of our clock"},
+		{now - 600, now - 540, ErrTokenExpired, "exp was 9m"},
+		{now, now + 10*365*86400, ErrTokenLifetime, "exp is 87600h0m0s after iat"},
+		{now, -1, ErrTokenLifetime, "after iat"},
+	} {
+		_, err := v.Verify(t.Context(), token(t, a.key, fields{"alg": "ES256"}, goodClaims(a.did).with(fields{"iat": c.iat, "exp": c.exp})), method)
+		if c.want == nil {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorIs(t, err, c.want)
+		require.ErrorContains(t, err, c.text)
+	}
 }
 
 func FuzzVerify(f *testing.F) {

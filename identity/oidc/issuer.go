@@ -54,6 +54,9 @@ type Config struct {
 	// AlsoPublish lists key files whose public halves go into the key set as well: the next key, a day
 	// before its use, and the former one, until its tokens have ended.
 	AlsoPublish []string
+	// IdentityKeyPath is the identity key's file. If set, an ID-token key that is the same key is refused:
+	// one key for both would let tokens of one kind be tried as the other.
+	IdentityKeyPath string
 	// Clock is the present. Nil means the real one.
 	Clock clock.Clock
 	// TTL is the life of a token. Zero means MaxTTL, and more is refused.
@@ -94,6 +97,9 @@ func Open(c Config) (*Issuer, error) {
 	key, err := openKey(c.KeyPath)
 	if err != nil {
 		return nil, fmt.Errorf("oidc: %w", err)
+	}
+	if err := notShared(key, c.IdentityKeyPath); err != nil {
+		return nil, err
 	}
 	own, err := webKey(key)
 	if err != nil {
@@ -148,6 +154,20 @@ func openKey(path string) (*ecdsa.PrivateKey, error) {
 		return nil, err
 	}
 	return identity.LoadKeyFile(path)
+}
+
+func notShared(key *ecdsa.PrivateKey, identityPath string) error {
+	if identityPath == "" {
+		return nil
+	}
+	id, err := identity.LoadKeyFile(identityPath)
+	if err != nil {
+		return fmt.Errorf("oidc: compare with identity key: %w", err)
+	}
+	if key.Equal(id) {
+		return fmt.Errorf("%w: the ID-token key is the identity key; give it a file of its own", identity.ErrKeyFile)
+	}
+	return nil
 }
 
 // webKey names a key by its thumbprint (RFC 7638), so that the name is the key's own.

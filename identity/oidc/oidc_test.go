@@ -13,6 +13,7 @@ import (
 	"time"
 
 	goidc "github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-jose/go-jose/v4"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -136,6 +137,46 @@ func TestOpenKeepsItsKey(t *testing.T) {
 	require.ErrorContains(t, err, "chmod 600")
 	_, err = Open(Config{IssuerURL: "https://spindle.example.com", KeyPath: filepath.Join(t.TempDir(), "no", "oidc.pem")})
 	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+func TestT19SharedKeyIsRefused(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "identity.pem")
+	require.NoError(t, identity.GenerateKeyFile(path))
+	_, err := Open(Config{IssuerURL: "https://spindle.example.com", KeyPath: path, IdentityKeyPath: path})
+	require.ErrorIs(t, err, identity.ErrKeyFile)
+	_, err = Open(Config{IssuerURL: "https://spindle.example.com", KeyPath: filepath.Join(t.TempDir(), "oidc.pem"), IdentityKeyPath: path})
+	require.NoError(t, err)
+}
+
+// A verifier that keeps the key set it fetched before the rotation goes on accepting, before and after.
+func TestB112RotationWithCachedKeys(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	now, next := filepath.Join(dir, "now.pem"), filepath.Join(dir, "next.pem")
+	require.NoError(t, identity.GenerateKeyFile(now))
+	require.NoError(t, identity.GenerateKeyFile(next))
+	open := func(key, also string) *Issuer {
+		i, err := Open(Config{IssuerURL: "https://spindle.example.com", KeyPath: key, AlsoPublish: []string{also}})
+		require.NoError(t, err)
+		return i
+	}
+	before, after := open(now, next), open(next, now)
+	for _, cached := range []*Issuer{before, after} {
+		var set jose.JSONWebKeySet
+		require.NoError(t, json.Unmarshal(cached.JWKS(), &set))
+		keys := &goidc.StaticKeySet{}
+		for _, k := range set.Keys {
+			keys.PublicKeys = append(keys.PublicKeys, k.Key)
+		}
+		v := goidc.NewVerifier("https://spindle.example.com", keys, &goidc.Config{ClientID: "sts.example.com", SupportedSigningAlgs: []string{"ES256"}})
+		for _, signing := range []*Issuer{before, after, open(now, next)} {
+			raw, err := signing.Mint(t.Context(), facts())
+			require.NoError(t, err)
+			_, err = v.Verify(t.Context(), raw)
+			require.NoError(t, err)
+		}
+	}
 }
 
 func TestOpenRefusesIssuers(t *testing.T) {

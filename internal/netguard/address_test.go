@@ -56,7 +56,7 @@ func TestT24PublicAddressesPass(t *testing.T) {
 }
 
 // The trap listens where a careless client would end up; nothing may arrive.
-func TestT24NothingReachesTheTrap(t *testing.T) {
+func TestB123NothingReachesTheTrap(t *testing.T) {
 	t.Parallel()
 	_, hits := trap(t, ":443")
 	g := New(Config{Resolver: fakeDNS(t, func(string, int64) []netip.Addr {
@@ -140,6 +140,32 @@ func TestT25Rebinding(t *testing.T) {
 	require.Equal(t, 500, denied)
 	require.Zero(t, trapHits.Load())
 	require.Eventually(t, func() bool { return goodHits.Load() == 500 }, 5*time.Second, time.Millisecond)
+}
+
+// TestB125EveryAddressIsChecked answers with a good address and bad ones in either order and family.
+func TestB125EveryAddressIsChecked(t *testing.T) {
+	t.Parallel()
+	good, goodHits := trap(t, "127.0.0.2:0")
+	_, port, err := net.SplitHostPort(good.String())
+	require.NoError(t, err)
+	_, badHits := trap(t, "127.0.0.1:"+port)
+	for _, list := range [][]string{{"127.0.0.2", "127.0.0.1"}, {"127.0.0.1", "127.0.0.2"}, {"127.0.0.2", "::1"}, {"::1", "127.0.0.1", "127.0.0.2"}} {
+		var addrs []netip.Addr
+		for _, a := range list {
+			addrs = append(addrs, netip.MustParseAddr(a))
+		}
+		g := New(Config{
+			Dev:      true,
+			Deny:     []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("::1/128")},
+			Resolver: fakeDNS(t, func(string, int64) []netip.Addr { return addrs }),
+		})
+		before := goodHits.Load()
+		c, err := g.DialContext(t.Context(), "tcp", "both.example.com:"+port)
+		require.NoError(t, err, list)
+		require.NoError(t, c.Close())
+		require.Eventually(t, func() bool { return goodHits.Load() == before+1 }, 5*time.Second, time.Millisecond)
+	}
+	require.Zero(t, badHits.Load())
 }
 
 func TestDevHosts(t *testing.T) {
