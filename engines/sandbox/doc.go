@@ -18,10 +18,15 @@
 //
 // # What bounds an attempt
 //
-//   - Files: the written layer lies in StateDir and cannot outgrow Config.Disk, /tmp included.
-//   - Memory and processes: control groups of the machine where the server may write them (root), see
-//     Limits in Probe's answer. Elsewhere the engine itself watches memory and ends an attempt that is over its bound.
+//   - Memory of its processes and what it writes (temporary files included): the engine looks every 100 ms at the two
+//     files that gVisor keeps them in, and ends an attempt that is over. This needs no control group and holds for
+//     root and ordinary users alike. An attempt can be over for that moment, so the bound is not for packing a machine full.
+//   - Processes and threads: gVisor's own pids control group refuses forks beyond the bound. The attempt's root can lift it;
+//     the workflow user cannot.
 //   - Time: the caller's contexts and timeouts.
+//   - When the machine itself runs out of memory, the kernel is told to end sandboxes before the server.
+//
+// Processor time is not bounded here.
 //
 // # What it refuses
 //
@@ -34,8 +39,10 @@
 //     are handed over through pipes, since command lines are readable by every user.
 //   - Guest programs never hold the stderr of runsc, so its own words cannot end in a job's log.
 //   - When the server dies, the kernel ends its sandboxes (parent death signal); Sweep removes the files.
-//   - As an ordinary user everything runs in a new user namespace where only that user exists; as root, gVisor
-//     itself drops to an unprivileged user in a namespace after the mounts are made.
+//   - gVisor's processes run in user namespaces of their own, below a root that shows only the view, with a system call
+//     filter and the five capabilities of file owners. As an ordinary user they are that user and nobody else exists in
+//     the namespace. As root they keep uid 0, so that private mounts can be read: what lies unreadable for others
+//     below /usr or /opt can then be read by the attempt's root. Running the server as an ordinary user is the narrower choice.
 //
 // Data comes from the runner (Spec, Command); output goes to the writers of a Command.
 package sandbox

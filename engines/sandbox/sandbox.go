@@ -86,7 +86,7 @@ func New(cfg Config) (*Engine, error) {
 		return nil, fmt.Errorf("sandbox: create the state folder: %w", err)
 	}
 	e := &Engine{cfg: cfg, self: whoAmI(), memory: machineMemory(), open: map[string]*attempt{}}
-	host, err := buildHostView(filepath.Join(cfg.StateDir, "host"), e.self)
+	host, err := buildHostView(cfg.StateDir, e.self)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: prepare the host image: %w", err)
 	}

@@ -39,6 +39,18 @@ func (e *Engine) Sweep(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("sandbox: remove a left attempt: %w", err))
 		}
 	}
+	hosts, err := filepath.Glob(filepath.Join(e.cfg.StateDir, hostPrefix+"*"))
+	if err != nil {
+		return fmt.Errorf("sandbox: list skeletons: %w", err)
+	}
+	for _, dir := range hosts {
+		if dir == e.host.root {
+			continue
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			errs = append(errs, fmt.Errorf("sandbox: remove a left skeleton: %w", err))
+		}
+	}
 	return errors.Join(errs...)
 }
 

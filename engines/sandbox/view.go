@@ -32,6 +32,9 @@ var certs = []string{"/etc/ssl/certs", "/etc/pki/tls/certs", "/etc/pki/ca-trust/
 // masked are parts of the shown folders that may hold the operator's settings.
 var masked = []string{"/usr/local/etc", "/usr/etc"}
 
+// hostPrefix begins the names of skeletons in the state folder.
+const hostPrefix = "host-"
+
 // reserved says why a guest path may not be used for a workspace or a mount, or "".
 func reserved(target string) string {
 	for _, dir := range append([]string{"/etc", "/proc", "/dev", "/sys", "/run", "/tmp", "/root"}, shown...) {
@@ -45,9 +48,14 @@ func reserved(target string) string {
 	return ""
 }
 
-// buildHostView makes the skeleton anew at root and finds out what the machine has.
-func buildHostView(root string, self identity) (*view, error) {
-	if err := os.RemoveAll(root); err != nil {
+// buildHostView makes a skeleton in a folder of its own below state, and finds out what the machine has. What an
+// earlier server left is not touched: its sandboxes may still be ending. Sweep removes it.
+func buildHostView(state string, self identity) (*view, error) {
+	root, err := os.MkdirTemp(state, hostPrefix)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(root, 0o755); err != nil { // it is the / of every attempt
 		return nil, err
 	}
 	for _, dir := range []string{"etc/ssl", "proc", "sys", "dev", "tmp", "run", "root", "var/tmp", "home", home[1:], engines.DefaultWorkspace[1:]} {
