@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
+	"strings"
 	"time"
 
 	"spindle/identity"
@@ -25,13 +27,15 @@ type tokens struct {
 }
 
 // Token implements runner.Tokens.
-func (t tokens) Token(ctx context.Context, p pipeline.Pipeline, workflow, audience string, life time.Duration) (string, error) {
+func (t tokens) Token(ctx context.Context, p pipeline.Pipeline, workflow, audience string, _ time.Duration) (string, error) {
 	c := oidc.Claims{
-		Audience: audience, Repository: p.Repo, RepositoryOwner: p.Owner,
-		Ref: p.Trigger.Ref, RefType: p.Trigger.RefType(), SHA: p.Trigger.Commit,
-		Actor: p.Trigger.Actor, ActorSource: string(p.Trigger.ActorSource), Workflow: workflow,
-		Pipeline: string(p.ID), Event: string(p.Trigger.Kind), Trust: p.Trust.String(),
-		PullRequest: p.Trigger.Pull != nil, TTL: life,
+		Audience: audience, Repo: p.Repo, Owner: p.Owner, SHA: p.Trigger.Commit,
+		Event: p.Trigger.Kind, Actor: p.Trigger.Actor, ActorSource: p.Trigger.ActorSource,
+		Workflow: workflow, Pipeline: string(p.ID), Trust: p.Trust, Runner: "self-hosted",
+	}
+	// The branch that a pull request comes from has no standing in the repository that it is for.
+	if p.Trigger.Pull == nil {
+		c.Ref = p.Trigger.Ref
 	}
 	tok, err := t.issuer.Mint(ctx, c)
 	if errors.Is(err, oidc.ErrUnrecordable) {
@@ -124,7 +128,11 @@ func (h hosts) KnotDID(ctx context.Context, repo string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find the knot of %s: %w", repo, err)
 	}
-	return "did:web:" + src.Host(), nil
+	u, err := url.Parse(src.KnotURL)
+	if err != nil {
+		return "", fmt.Errorf("read the address of the knot of %s: %w", repo, err)
+	}
+	return "did:web:" + strings.ReplaceAll(u.Host, ":", "%3A"), nil
 }
 
 // vault lists secrets without their values.

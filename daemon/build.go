@@ -24,6 +24,7 @@ import (
 	"spindle/secrets"
 	"spindle/store"
 	"spindle/trigger"
+	"spindle/web"
 	"spindle/workflow"
 	"spindle/xrpc"
 )
@@ -41,6 +42,7 @@ type Daemon struct {
 	planner    *trigger.Planner
 	dispatcher *queue.Dispatcher
 	calls      *xrpc.Server
+	pages      *web.Web
 	handler    http.Handler
 	listener   net.Listener
 	draining   atomic.Bool
@@ -85,7 +87,7 @@ func Build(ctx context.Context, o Options) (d *Daemon, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the secrets: %w", err)
 	}
-	issuer, err := oidc.Open(oidc.Config{IssuerURL: o.OIDCIssuer, KeyPath: o.OIDCKeyPath, Clock: o.Clock})
+	issuer, err := oidc.Open(oidc.Config{IssuerURL: o.OIDCIssuer, KeyPath: o.OIDCKeyPath, Clock: o.Clock, Dev: o.Dev})
 	if err != nil {
 		return nil, fmt.Errorf("open the token issuer: %w", err)
 	}
@@ -190,6 +192,9 @@ func (d *Daemon) Close(ctx context.Context) error {
 	}
 	if d.calls != nil {
 		errs = append(errs, d.calls.Close(ctx))
+	}
+	if d.pages != nil {
+		errs = append(errs, d.pages.Close())
 	}
 	if d.proxy != nil {
 		errs = append(errs, d.proxy.Close())

@@ -2,8 +2,11 @@ package daemon
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"path"
 
 	"spindle/knot"
 	"spindle/store"
@@ -37,7 +40,8 @@ func (d definitions) Definitions(ctx context.Context, repo store.RepoBinding, re
 
 func definition(f knot.File, sha string) xrpc.Definition {
 	spec, diags := workflow.Parse(f.Path, f.Data, workflow.DefaultLimits())
-	d := xrpc.Definition{Name: workflow.NameOf(f.Path), Path: f.Path, Commit: sha, Hash: workflow.Digest(f.Data)}
+	sum := sha256.Sum256(f.Data)
+	d := xrpc.Definition{Name: path.Base(f.Path), Path: f.Path, Commit: sha, Hash: hex.EncodeToString(sum[:])}
 	for _, x := range diags {
 		d.Diagnostics = append(d.Diagnostics, xrpc.Diagnostic{
 			Severity: string(x.Severity), Code: x.Code, Message: x.Message, Hint: x.Fix, Line: x.Line, Column: x.Column,

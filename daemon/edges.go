@@ -32,13 +32,14 @@ func (d *Daemon) edges(out outside, v *secrets.Vault, issuer *oidc.Issuer, l *lo
 	if err != nil {
 		return err
 	}
-	pages, err := web.New(web.Config{
-		Pipelines: d.store, Repos: d.store, Logs: l, Hostname: d.o.Hostname, Clock: d.o.Clock, Log: d.o.Log,
+	d.pages, err = web.New(web.Config{
+		Pipelines: d.store, Repos: d.store, Logs: l, Names: out.directory, Health: d.health,
+		Hostname: d.o.Hostname, Version: d.o.Version, Clock: d.o.Clock, Log: d.o.Log,
 	})
 	if err != nil {
 		return err
 	}
-	calls := d.calls.Handler()
+	calls, pages := d.calls.Handler(), d.pages
 	d.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if machine(r.URL.Path) {
 			calls.ServeHTTP(w, r)
@@ -56,17 +57,15 @@ func machine(path string) bool {
 			return true
 		}
 	}
-	return path == "/events" || path == "/_health" || path == "/_ready" || path == jwksPath
+	return path == "/events" || path == "/_health" || path == "/_ready"
 }
-
-const jwksPath = "/oidc/jwks.json"
 
 func (d *Daemon) documents(issuer *oidc.Issuer) []xrpc.Document {
 	const age = 5 * time.Minute
 	return []xrpc.Document{
 		{Path: "/.well-known/did.json", MaxAge: age, Body: d.self.Document},
 		{Path: "/.well-known/openid-configuration", MaxAge: age, Body: issuer.Discovery},
-		{Path: issuer.JWKSPath(), MaxAge: age, Body: issuer.JWKS},
+		{Path: oidc.JWKSPath, MaxAge: age, Body: issuer.JWKS},
 	}
 }
 

@@ -65,6 +65,9 @@ type Options struct {
 	// Origins are the web origins that browsers may call from; "*" is every origin.
 	Origins []string
 
+	// Version is shown at the foot of the pages.
+	Version string
+
 	Clock clock.Clock
 	Log   *slog.Logger
 }

@@ -66,6 +66,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 		err = errors.Join(err, d.calls.Close(end))
 		cancel()
 	}
+	if d.pages != nil {
+		err = errors.Join(err, d.pages.Close())
+	}
 	for _, s := range servers {
 		end, cancel := context.WithTimeout(serving, 5*time.Second)
 		if serr := s.Shutdown(end); serr != nil {

@@ -24,7 +24,8 @@ import (
 
 // TestMain fails when anything of a closed network still runs.
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m)
+	// A logging library of the CAR reader starts this one when it is imported.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/ipfs/go-log/writer.(*MirrorWriter).logRoutine"))
 }
 
 const notifyNSID = "org.tangled.event.notifyEvent"
@@ -180,6 +181,31 @@ func TestPushTellsTheSpindleAndThePusher(t *testing.T) {
 	assert.Equal(t, p.SHA, s.notices()[1].Event.OldSha)
 	assert.Equal(t, q.SHA, s.notices()[1].Event.NewSha)
 	assert.Equal(t, "refs/tags/v1", s.notices()[2].Event.Ref)
+}
+
+// What a person can do to a branch: remove files, make scripts, amend, delete it.
+func TestPushShapes(t *testing.T) {
+	t.Parallel()
+	n := open(t, devnet.Config{})
+	r := repository(t, n, account(t, n, "alice.test"), devnet.RepoOptions{})
+	one := push(t, r, devnet.Change{Files: map[string]string{"a b/run.sh": "#!/bin/sh\n", "x": "1"}, Message: "one"})
+	two := push(t, r, devnet.Change{Files: map[string]string{"x": "2"}, Remove: []string{"a b/run.sh"}})
+	amended := push(t, r, devnet.Change{Files: map[string]string{"y": ""}, Message: "two again", Force: true})
+	show := func(args ...string) string {
+		out, err := n.Knot().Git(t.Context(), r.Git.Dir, args...)
+		require.NoError(t, err)
+		return out
+	}
+	assert.Contains(t, show("ls-tree", "-r", one.SHA), "100755")
+	assert.Equal(t, "x", show("ls-tree", "-r", "--name-only", two.SHA))
+	assert.Equal(t, "x\ny", show("ls-tree", "-r", "--name-only", amended.SHA))
+	assert.Equal(t, one.SHA, show("rev-parse", amended.SHA+"^"))
+	push(t, r, devnet.Change{Branch: "side"})
+	require.NoError(t, r.DeleteBranch(t.Context(), nil, "side"))
+	_, err := r.Head(t.Context(), "side")
+	require.Error(t, err)
+	_, err = r.Push(t.Context(), devnet.Change{Files: map[string]string{"../x": ""}})
+	require.ErrorIs(t, err, devnet.ErrPath)
 }
 
 func TestCloneByDIDAndByName(t *testing.T) {

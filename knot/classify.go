@@ -33,6 +33,7 @@ func rules() []rule {
 		r(`returned error: 404`, ErrRepoNotFound),
 		r(`does not appear to be a git repository`, ErrRepoNotFound),
 		r(`not valid: is this a git repository`, ErrRepoNotFound),
+		r(`dumb http transport`, ErrRepoNotFound),
 		r(`returned error: 3\d\d`, ErrRedirected),
 		r(`unable to update url base from redirection`, ErrRedirected),
 		r(`returned error: 4(08|29)`, ErrUnreachable),
@@ -47,8 +48,9 @@ func rules() []rule {
 		r(`operation too slow|operation timed out`, ErrTimeout),
 		r(`could not resolve|failed to connect|couldn't connect|connection refused|connection reset`, ErrUnreachable),
 		r(`returned error: 5\d\d`, ErrUnreachable),
+		r(`early EOF|unexpected disconnect|hung up`, ErrUnreachable),
 		r(`packfile .* (is corrupt|cannot be)|loose object .* is corrupt|bad object|invalid index-pack|index-pack failed|unable to parse|bad packet|protocol error|missing (blob|tree|commit)|object file .* is empty|did not send all necessary objects`, ErrCorrupt),
-		r(`early EOF|RPC failed|hung up|unexpected disconnect|unable to access|expected flush|curl \d+`, ErrUnreachable),
+		r(`RPC failed|unable to access|expected flush|curl \d+`, ErrUnreachable),
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -78,6 +79,9 @@ type Config struct {
 	// ProxyURL is the guarded proxy that git goes through. Required, except with Dev, where empty means
 	// no proxy. It holds a credential.
 	ProxyURL string
+	// HTTP is a guarded client without a timeout of its own, for fetching one commit in one request. Nil
+	// means that git does every fetch, which costs about twice the time.
+	HTTP *http.Client
 	// Directory resolves DIDs. Required.
 	Directory Directory
 	// Prover fetches records with their proof. Required.

@@ -31,7 +31,7 @@ type command struct {
 	dir    string   // the bare repository (--git-dir); empty for none
 	config []string // more -c options, key=value
 	args   []string
-	stdin  []byte
+	stdin  io.Reader
 	maxOut int64 // how much standard output is read; more is ErrTooLarge
 
 	net   *network // nil: the command may not reach the network
@@ -123,9 +123,7 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	cmd, errs := g.prepare(ctx, c)
-	if c.stdin != nil {
-		cmd.Stdin = bytes.NewReader(c.stdin)
-	}
+	cmd.Stdin = c.stdin
 	out := &capped{max: c.maxOut, over: func() { cancel(ErrTooLarge) }}
 	cmd.Stdout = out
 	if err := cmd.Start(); err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spindle/identity"
+	"spindle/internal/netguard"
 )
 
 const repoDID = "did:plc:repoaaaaaaaaaaaaaaaaaaaa"
@@ -161,13 +162,18 @@ func newClient(t testing.TB, change func(*Config)) *Client {
 	t.Helper()
 	g, err := FindGit(t.Context(), "")
 	require.NoError(t, err)
-	cfg := Config{Git: g, RepoDir: t.TempDir(), Dev: true, Directory: (*identity.Directory)(nil), Prover: (*identity.Prover)(nil)}
+	cfg := Config{Git: g, RepoDir: t.TempDir(), Dev: true, HTTP: guarded(), Directory: (*identity.Directory)(nil), Prover: (*identity.Prover)(nil)}
 	if change != nil {
 		change(&cfg)
 	}
 	c, err := New(cfg)
 	require.NoError(t, err)
 	return c
+}
+
+// guarded is the HTTP client of a guard that allows loopback.
+func guarded() *http.Client {
+	return netguard.New(netguard.Config{Dev: true}).HTTPClient(netguard.ClientOptions{Timeout: -1})
 }
 
 // noWorkTree fails the test if anything below the client's directory looks like a checkout.

@@ -126,6 +126,24 @@ func (c *Client) fetch(ctx context.Context, r bareRepo, f fetch) error {
 	if err := r.ensure(f.wants[0]); err != nil {
 		return err
 	}
+	done, err := c.fetchAtOnce(ctx, r, f)
+	if !done {
+		err = c.gitFetch(ctx, r, f)
+	}
+	if err == nil {
+		return nil
+	}
+	r.tidy()
+	if errors.Is(err, ErrTooLarge) || errors.Is(err, ErrCorrupt) {
+		if derr := r.remove(); derr != nil {
+			return errors.Join(err, derr)
+		}
+	}
+	return fmt.Errorf("fetch from %s: %w", f.url, err)
+}
+
+// gitFetch is fetch by `git fetch`.
+func (c *Client) gitFetch(ctx context.Context, r bareRepo, f fetch) error {
 	args := []string{
 		"fetch", "--quiet", "--no-recurse-submodules", "--no-auto-maintenance",
 		"--no-write-fetch-head", "--no-write-commit-graph", "--no-progress", "--no-show-forced-updates",
@@ -151,16 +169,7 @@ func (c *Client) fetch(ctx context.Context, r bareRepo, f fetch) error {
 		op: "fetch", dir: r.dir, config: conf, args: args, maxOut: 64 << 10,
 		net: c.network(), watch: filepath.Join(r.dir, "objects"), grow: f.limit,
 	})
-	if err == nil {
-		return nil
-	}
-	r.tidy()
-	if errors.Is(err, ErrTooLarge) || errors.Is(err, ErrCorrupt) {
-		if derr := r.remove(); derr != nil {
-			return errors.Join(err, derr)
-		}
-	}
-	return fmt.Errorf("fetch from %s: %w", f.url, err)
+	return err
 }
 
 // refspecs is what git is asked for.

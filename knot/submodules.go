@@ -164,7 +164,7 @@ func (c *Client) submodulesOf(ctx context.Context, out *Checkout, index int, dir
 // readModules lets git itself read a .gitmodules file, from standard input and without includes, which git follows from there too unless told not to.
 // Sections that no careful git would accept are left out.
 func (c *Client) readModules(ctx context.Context, data []byte) ([]module, error) {
-	raw, err := c.git.run(ctx, command{op: "read .gitmodules", args: []string{"config", "--no-includes", "--null", "--file", "-", "--list"}, stdin: data, maxOut: 2 * maxModules})
+	raw, err := c.git.run(ctx, command{op: "read .gitmodules", args: []string{"config", "--no-includes", "--null", "--file", "-", "--list"}, stdin: bytes.NewReader(data), maxOut: 2 * maxModules})
 	if err != nil {
 		return nil, err
 	}

@@ -46,7 +46,7 @@ func TestT36ForkBomb(t *testing.T) {
 		Script: `for i in $(seq 60); do sleep 1000 & done`, Shell: "sh", Stderr: &errs, Timeout: time.Minute,
 	})
 	require.NoError(t, err)
-	require.NotZero(t, res.ExitCode)
+	require.NotZero(t, res.ExitCode, errs.String())
 	require.Contains(t, errs.String(), "fork")
 	res, err = open(t, e, engines.Spec{Limits: limits}).Run(t.Context(), engines.Command{Script: `bomb() { bomb | bomb & }; bomb; sleep 60`, Timeout: 3 * time.Second})
 	require.NoError(t, err)
