@@ -35,7 +35,7 @@ func start(t *testing.T) *world.World {
 // file is a workflow that runs script on every push and pull request, without a checkout.
 func file(script ...string) string {
 	var b strings.Builder
-	b.WriteString("when:\n  - event: [push, pull_request, manual]\nengine: dummy\nclone: {skip: true}\nsteps:\n")
+	b.WriteString("when:\n  - event: [push, pull_request, manual]\n    branch: [\"**\"]\nengine: dummy\nclone: {skip: true}\nsteps:\n")
 	for _, s := range script {
 		b.WriteString("  - command: " + s + "\n")
 	}
@@ -103,7 +103,7 @@ func TestPushThatStartsNothingIsToldWhy(t *testing.T) {
 	p := push(t, r, devnet.Change{Files: map[string]string{"readme": "x"}})
 	require.Contains(t, p.Output, "no workflow file")
 	p = push(t, r, devnet.Change{Files: map[string]string{
-		".tangled/workflows/a.yml": "when: [{event: push, branch: release}]\n" + strings.TrimPrefix(file("echo x"), "when:\n  - event: [push, pull_request, manual]\n"),
+		".tangled/workflows/a.yml": "when: [{event: push, branch: release}]\n" + strings.TrimPrefix(file("echo x"), "when:\n  - event: [push, pull_request, manual]\n    branch: [\"**\"]\n"),
 	}})
 	require.Contains(t, p.Output, "release")
 	p = push(t, r, devnet.Change{Files: map[string]string{".tangled/workflows/a.yml": file("echo x")}, Options: []string{"skip-ci"}})

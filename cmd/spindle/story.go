@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"spindle/devnet/world"
 	"spindle/devnet"
+	"spindle/devnet/world"
 	"spindle/lexicons/orgtangled"
 )
 

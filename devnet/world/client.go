@@ -149,6 +149,24 @@ func (c *Client) Pipelines(ctx context.Context, repo, commit string) ([]*orgtang
 	return out.Pipelines, err
 }
 
+// Served waits until the spindle serves a repository.
+func (c *Client) Served(ctx context.Context, repo string) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for {
+		err := c.query(ctx, "org.tangled.ci.listWorkflowDefinitions", url.Values{"repo": {repo}}, new(orgtangled.CiListWorkflowDefinitions_Output))
+		var refused *CallError
+		if err == nil || (errors.As(err, &refused) && refused.Name != "RepoNotFound") {
+			return nil // a repository without a commit has no definitions yet, and is served all the same
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait until the spindle serves %s: %w", repo, err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
 // Pipeline is one pipeline.
 func (c *Client) Pipeline(ctx context.Context, repo, id string) (*orgtangled.CiDefs_Pipeline, error) {
 	var out orgtangled.CiDefs_Pipeline

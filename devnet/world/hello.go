@@ -13,7 +13,7 @@ func (w *World) Hello(ctx context.Context) (*devnet.Repo, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the repository hello: %w", err)
 	}
-	return r, nil
+	return r, w.Client(nil).Served(ctx, r.DID.String())
 }
 
 // Secret is the name of the secret that the story sets, and SecretValue its value: a value that must appear in
@@ -46,6 +46,7 @@ echo "passed $((i - bad)) of $i"
 `,
 		".tangled/workflows/lint.yml": `when:
   - event: [push, pull_request]
+    branch: ["**"]
 engine: sandbox
 steps:
   - name: syntax
@@ -53,6 +54,7 @@ steps:
 `,
 		".tangled/workflows/test.yml": `when:
   - event: [push, pull_request]
+    branch: ["**"]
 engine: sandbox
 steps:
   - name: unit tests
@@ -64,6 +66,7 @@ steps:
 `,
 		".tangled/workflows/deploy.yml": `when:
   - event: [push, pull_request]
+    branch: ["**"]
 engine: sandbox
 steps:
   - name: package
