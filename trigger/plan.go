@@ -237,15 +237,19 @@ func (p *Planner) repeat(ctx context.Context, e store.Event) error {
 		return p.c.Store.SettleEvent(ctx, e.ID, store.EventRefused,
 			"a run that needs an approval and never got one cannot be repeated")
 	}
+	specs, err := p.c.Store.Specs(ctx, old.ID)
+	if err != nil {
+		return fmt.Errorf("read what pipeline %s ran: %w", old.ID, err)
+	}
 	pl := old
 	pl.ID, pl.Trigger, pl.Workflows = pipeline.ID(p.c.IDs.Next()), t, nil
 	pl.CreatedAt = p.c.Clock.Now()
 	for _, w := range old.Workflows {
-		if !wanted(t.Only, w.Name) || len(w.Spec) == 0 {
+		if !wanted(t.Only, w.Name) || len(specs[w.Name]) == 0 {
 			continue
 		}
 		pl.Workflows = append(pl.Workflows, pipeline.Workflow{
-			Pipeline: pl.ID, Name: w.Name, File: w.File, Spec: w.Spec, Digest: w.Digest,
+			Pipeline: pl.ID, Name: w.Name, File: w.File, Spec: specs[w.Name], Digest: w.Digest,
 			Engine: w.Engine, Labels: w.Labels, Status: pipeline.Waiting, CreatedAt: pl.CreatedAt,
 		})
 	}

@@ -25,6 +25,7 @@ type Store interface {
 	SettleEvent(ctx context.Context, id int64, state store.EventState, reason string) error
 	Enqueue(ctx context.Context, p store.Plan) (pipeline.Pipeline, error)
 	Pipeline(ctx context.Context, id pipeline.ID) (pipeline.Pipeline, bool, error)
+	Specs(ctx context.Context, id pipeline.ID) (map[string][]byte, error)
 	Repo(ctx context.Context, did string) (store.RepoBinding, bool, error)
 	Gate(ctx context.Context) (*rbac.Gate, error)
 	Changed() <-chan struct{}
