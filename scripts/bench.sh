@@ -1,13 +1,15 @@
 #!/bin/sh
 # Builds spindle once, statically and stripped, and runs the benchmark programs: all, or those named.
 set -eu
-mkdir -p .bin
+mkdir -p .bin/bench
 CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o .bin/spindle ./cmd/spindle
 SPINDLE_BENCH_BINARY=$PWD/.bin/spindle
 export SPINDLE_BENCH_BINARY
 if [ $# -eq 0 ]; then
-    set -- $(cd bench && ls -d */ | tr -d /)
+    set -- idle push queue page tail
 fi
 for b in "$@"; do
-    CGO_ENABLED=0 go run "./bench/$b"
+    CGO_ENABLED=0 go build -o ".bin/bench/$b" "./bench/$b"
+    echo "# $b" >&2
+    ".bin/bench/$b"
 done
