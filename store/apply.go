@@ -197,7 +197,8 @@ func (s *Store) StartStep(ctx context.Context, l pipeline.Lease, st pipeline.Ste
 		if st.Status == "" {
 			st.Status = pipeline.Running
 		}
-		if st.StartedAt.IsZero() {
+		// A step that is skipped never began.
+		if st.StartedAt.IsZero() && !st.Status.Terminal() {
 			st.StartedAt = t.now
 		}
 		return t.putStep(w, st)

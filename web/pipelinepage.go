@@ -131,11 +131,11 @@ func (w *Web) card(id pipeline.ID, f pipeline.Workflow) workflowCard {
 	now := w.c.Clock.Now()
 	c := workflowCard{
 		Name: f.Name, URL: workflowURL(id, f.Name), File: f.File, Engine: f.Engine, Mark: markOf(f.Status),
-		Took: tookOf(f.StartedAt, f.FinishedAt, now), Attempt: f.Attempt, Reason: firstLine(f.Reason),
+		Took: tookOf(f.Status, f.StartedAt, f.FinishedAt, now), Attempt: f.Attempt, Reason: firstLine(f.Reason),
 	}
 	for _, s := range f.Steps {
 		c.Steps = append(c.Steps, stepRow{
-			Name: s.Name, Index: s.Index, Mark: markOf(s.Status), Took: tookOf(s.StartedAt, s.FinishedAt, now),
+			Name: s.Name, Index: s.Index, Mark: markOf(s.Status), Took: tookOf(s.Status, s.StartedAt, s.FinishedAt, now),
 			ExitCode: s.ExitCode, System: s.Kind == pipeline.SystemStep, Reason: firstLine(s.Reason),
 			URL: fmt.Sprintf("%s?step=%d#step-%d", c.URL, s.Index, s.Index),
 		})

@@ -74,8 +74,9 @@ type took struct {
 	Since string
 }
 
-func tookOf(from, to, now time.Time) took {
-	if from.IsZero() {
+// tookOf tells nothing of what is over without having begun or ended: a skipped step lasted no time.
+func tookOf(s pipeline.Status, from, to, now time.Time) took {
+	if from.IsZero() || (to.IsZero() && s.Terminal()) {
 		return took{}
 	}
 	if to.IsZero() {
@@ -186,7 +187,7 @@ func (w *Web) row(p pipeline.Pipeline, now time.Time) row {
 		When: momentOf(p.CreatedAt, now), Detail: detail(p),
 	}
 	if from := began(p); !from.IsZero() {
-		r.Took = tookOf(from, p.FinishedAt, now)
+		r.Took = tookOf(p.Status, from, p.FinishedAt, now)
 	}
 	for _, f := range p.Workflows {
 		r.Workflows = append(r.Workflows, chip{Name: f.Name, URL: workflowURL(p.ID, f.Name), Mark: markOf(f.Status)})
