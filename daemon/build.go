@@ -59,55 +59,59 @@ type outside struct {
 
 // Build makes a server and starts nothing but its listener and the local proxy that git goes through. What
 // cannot work is refused here, with what to do about it.
-func Build(ctx context.Context, o Options) (d *Daemon, err error) {
+func Build(ctx context.Context, o Options) (*Daemon, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	d = &Daemon{o: o, health: obs.NewHealth(o.Clock), metrics: obs.NewMetrics()}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, d.Close(context.WithoutCancel(ctx)))
-		}
-	}()
+	d := &Daemon{o: o, health: obs.NewHealth(o.Clock), metrics: obs.NewMetrics()}
+	if err := d.build(ctx); err != nil {
+		return nil, errors.Join(err, d.Close(context.WithoutCancel(ctx)))
+	}
+	return d, nil
+}
+
+// build fills d. What it opened before it fails is closed by its caller.
+func (d *Daemon) build(ctx context.Context) (err error) {
+	o := d.o
 	if d.self, err = identity.OpenSelf(identity.SelfConfig{
 		Hostname: o.Hostname, KeyPath: o.KeyPath, Endpoint: o.PublicURL,
 	}); err != nil {
-		return nil, fmt.Errorf("own identity: %w", err)
+		return fmt.Errorf("own identity: %w", err)
 	}
 	if d.store, err = store.Open(ctx, store.Config{
 		Path: o.DBPath, Clock: o.Clock, Log: o.Log, Admission: o.Admission, Owner: o.Owner, Admins: o.Admins,
 	}); err != nil {
-		return nil, fmt.Errorf("open the database: %w", err)
+		return fmt.Errorf("open the database %s: %w", o.DBPath, err)
 	}
 	out, err := d.outside(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	vault, err := secrets.New(secrets.Config{KEKPath: o.SecretsKeyPath, Store: d.store, Clock: o.Clock})
 	if err != nil {
-		return nil, fmt.Errorf("open the secrets: %w", err)
+		return fmt.Errorf("open the secrets: %w", err)
 	}
 	issuer, err := oidc.Open(oidc.Config{IssuerURL: o.OIDCIssuer, KeyPath: o.OIDCKeyPath, Clock: o.Clock, Dev: o.Dev})
 	if err != nil {
-		return nil, fmt.Errorf("open the token issuer: %w", err)
+		return fmt.Errorf("open the token issuer: %w", err)
 	}
 	output, err := logs.Open(logs.Config{Dir: o.LogDir, Clock: o.Clock, Log: o.Log})
 	if err != nil {
-		return nil, fmt.Errorf("open the logs: %w", err)
+		return fmt.Errorf("open the logs: %w", err)
 	}
 	if err := d.work(out, vault, issuer, output); err != nil {
-		return nil, err
+		return err
 	}
 	if err := d.edges(out, vault, issuer, output); err != nil {
-		return nil, err
+		return err
 	}
 	d.listener = o.Listener
 	if d.listener == nil {
 		if d.listener, err = net.Listen("tcp", o.ListenAddr); err != nil {
-			return nil, fmt.Errorf("listen on %s: %w; free the address or set SPINDLE_SERVER_LISTEN_ADDR", o.ListenAddr, err)
+			return fmt.Errorf("listen on %s: %w; free the address or set SPINDLE_SERVER_LISTEN_ADDR", o.ListenAddr, err)
 		}
 	}
-	return d, nil
+	return nil
 }
 
 // outside builds the guard and what goes through it.

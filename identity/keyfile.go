@@ -25,7 +25,7 @@ var ErrKeyFile = errors.New("identity: key file refused")
 func LoadKeyFile(path string) (*ecdsa.PrivateKey, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %w: make one with: (umask 077 && openssl ecparam -name prime256v1 -genkey -noout -out '%s')", ErrKeyFile, err, path)
+		return nil, fmt.Errorf("%w: %w: make one with: spindle key generate '%s'", ErrKeyFile, err, path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrKeyFile, err)

@@ -31,7 +31,7 @@ func TestKeyFile(t *testing.T) {
 	_, err := LoadKeyFile(path)
 	require.ErrorIs(t, err, ErrKeyFile)
 	require.ErrorIs(t, err, fs.ErrNotExist)
-	require.ErrorContains(t, err, "openssl ecparam")
+	require.ErrorContains(t, err, "spindle key generate")
 
 	require.NoError(t, GenerateKeyFile(path))
 	st, err := os.Stat(path)

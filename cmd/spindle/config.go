@@ -82,7 +82,7 @@ func readConfig(ctx context.Context, environ []string) (c config, unused []strin
 	}
 	err = envconfig.ProcessWith(ctx, &envconfig.Config{Target: &c, Lookuper: envconfig.MapLookuper(vars)})
 	if err != nil {
-		return c, nil, fmt.Errorf("read the settings: %w", err)
+		return c, nil, fmt.Errorf("read the settings: %w", misread(err))
 	}
 	return c, unused, c.check()
 }

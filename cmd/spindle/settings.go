@@ -1,8 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
+	"time"
 )
 
 // settings lists the names that config reads.
@@ -16,6 +18,27 @@ func settings() []string {
 		}
 	}
 	return out
+}
+
+// misread says in the operator's words which setting could not be read: the library names the field, which only
+// who reads the code knows.
+func misread(err error) error {
+	field, why, ok := strings.Cut(err.Error(), ": ")
+	f, known := reflect.TypeFor[config]().FieldByName(field)
+	if !ok || !known {
+		return err
+	}
+	name, _, _ := strings.Cut(f.Tag.Get("env"), ",")
+	want := "a text"
+	switch f.Type {
+	case reflect.TypeFor[int]():
+		want = "a whole number"
+	case reflect.TypeFor[bool]():
+		want = "true or false"
+	case reflect.TypeFor[time.Duration]():
+		want = "a duration such as 90s, 5m or 1h"
+	}
+	return fmt.Errorf("%s must be %s: %s", name, want, why)
 }
 
 // nearest is the known name with the least edit distance to name.

@@ -275,3 +275,8 @@ func frame(b []byte) (Entry, error) {
 	}
 	return e, nil
 }
+
+// NewClient speaks to the spindle of this host name at base in a's name; nil is nobody.
+func NewClient(base, hostname string, a *devnet.Account) *Client {
+	return &Client{base: base, audience: "did:web:" + hostname + "#tangled_spindle", account: a}
+}

@@ -148,7 +148,7 @@ func listen(addr string) (net.Listener, error) {
 
 // Client speaks to the world's spindle as a; nil is nobody.
 func (w *World) Client(a *devnet.Account) *Client {
-	return &Client{base: w.URL, audience: "did:web:" + Hostname + "#tangled_spindle", account: a}
+	return NewClient(w.URL, Hostname, a)
 }
 
 // Close ends the spindle, then the network, and removes a temporary folder.
