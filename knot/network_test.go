@@ -112,6 +112,7 @@ func (h *recordHost) serve(w http.ResponseWriter, r *http.Request) {
 func (h *recordHost) put(did string, key atcrypto.PrivateKey, recs map[string]any) {
 	h.t.Helper()
 	ctx := context.Background()
+	//lint:ignore SA1019 the repositories of indigo are made of the block store of this package, not of its successor's
 	bs := blockstore.NewBlockstore(datastore.NewMapDatastore())
 	clk := syntax.NewTIDClock(1)
 	r := repo.Repo{DID: syntax.DID(did), Clock: clk, RecordStore: bs, MST: mst.NewEmptyTree()}

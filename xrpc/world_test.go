@@ -338,7 +338,6 @@ type fakeLog struct {
 	lines []xrpc.LogLine
 	ended bool
 	more  chan struct{}
-	open  int
 }
 
 func (l *fakeLog) add(lines ...xrpc.LogLine) { l.grow(false, lines) }
