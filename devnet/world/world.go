@@ -51,40 +51,43 @@ type World struct {
 }
 
 // Start makes the network, the owner's account and the spindle, and returns when the spindle answers.
-func Start(ctx context.Context, o Options) (w *World, err error) {
-	w = &World{Dir: o.Dir}
+func Start(ctx context.Context, o Options) (*World, error) {
+	w := &World{Dir: o.Dir}
+	if err := w.open(ctx, o); err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	return w, nil
+}
+
+// open fills w. What it started before it fails is ended by its caller.
+func (w *World) open(ctx context.Context, o Options) (err error) {
 	if w.Dir == "" {
 		if w.Dir, err = os.MkdirTemp("", "spindle-"); err != nil {
-			return nil, fmt.Errorf("make a folder: %w", err)
+			return fmt.Errorf("make a folder: %w", err)
 		}
 		w.temporary = true
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, w.Close())
-		}
-	}()
 	if w.Dir, err = filepath.Abs(w.Dir); err != nil {
-		return nil, fmt.Errorf("folder %s: %w", o.Dir, err)
+		return fmt.Errorf("folder %s: %w", o.Dir, err)
 	}
 	listener, err := listen(o.Addr)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	w.URL = "http://" + listener.Addr().String()
 	w.Net, err = devnet.Start(ctx, devnet.Config{
 		Dir: filepath.Join(w.Dir, "network"), Spindles: map[string]string{Hostname: w.URL}, Log: o.Log,
 	})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("start the network: %w", err), listener.Close())
+		return errors.Join(fmt.Errorf("start the network: %w", err), listener.Close())
 	}
 	if w.Owner, err = w.Net.CreateAccount(ctx, "alice.test"); err != nil {
-		return nil, errors.Join(fmt.Errorf("make the owner's account: %w", err), listener.Close())
+		return errors.Join(fmt.Errorf("make the owner's account: %w", err), listener.Close())
 	}
 	if err := w.serve(ctx, o, listener); err != nil {
-		return nil, errors.Join(err, listener.Close())
+		return errors.Join(err, listener.Close())
 	}
-	return w, nil
+	return nil
 }
 
 // serve builds and runs the spindle.
