@@ -2,8 +2,11 @@ package knot
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
+	"log"
+	"net"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
@@ -53,19 +56,33 @@ func newHost(t testing.TB) *host {
 		if p := r.Header.Get("Git-Protocol"); p != "" {
 			env = append(env, "GIT_PROTOCOL="+p)
 		}
-		(&cgi.Handler{Path: backend, Env: env, InheritEnv: []string{"PATH"}, Stderr: io.Discard}).ServeHTTP(w, r)
+		(&cgi.Handler{Path: backend, Env: env, InheritEnv: []string{"PATH"},
+			Stderr: io.Discard, Logger: log.New(io.Discard, "", 0)}).ServeHTTP(w, r)
 	})
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	ctx, end := context.WithCancel(context.Background())
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.mu.Lock()
 		wrap := h.wrap
 		h.mu.Unlock()
-		if wrap != nil {
-			wrap(serve).ServeHTTP(w, r)
+		if wrap == nil {
+			serve.ServeHTTP(w, r)
 			return
 		}
-		serve.ServeHTTP(w, r)
+		// A server notices that its client has gone only once the request's body is read.
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		wrap(serve).ServeHTTP(w, r)
 	}))
-	t.Cleanup(srv.Close)
+	srv.Config.BaseContext = func(net.Listener) context.Context { return ctx }
+	srv.Start()
+	t.Cleanup(func() {
+		end() // whoever still waits for a request's context goes on, so that Close cannot hang
+		srv.CloseClientConnections()
+		srv.Close()
+	})
 	h.url = srv.URL
 	return h
 }

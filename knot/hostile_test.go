@@ -163,24 +163,38 @@ func TestT31EndlessPackIsCut(t *testing.T) {
 	require.Less(t, dirSize(c.cfg.RepoDir), int64(1<<20), "the disk is as before")
 }
 
+// Cancelling ends the fetch at once, and with it everything that talks to the host: our own request, or git
+// and the helpers that git started. The host sees its connection close.
 func TestCancelEndsTheFetch(t *testing.T) {
 	t.Parallel()
-	h := newHost(t)
-	h.repo(repoDID)
-	in := make(chan struct{}, 8)
-	h.put(func(http.Handler) http.Handler {
-		return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			in <- struct{}{}
-			<-r.Context().Done()
+	for name, change := range map[string]func(*Config){
+		"in one request": nil,
+		"by git":         func(cfg *Config) { cfg.HTTP = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t)
+			h.repo(repoDID)
+			ctx, cancel := context.WithCancel(t.Context())
+			gone := make(chan struct{}, 8)
+			h.put(func(http.Handler) http.Handler {
+				return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					cancel()
+					<-r.Context().Done()
+					gone <- struct{}{}
+				})
+			})
+			start := time.Now()
+			_, err := newClient(t, change).Workflows(ctx, h.source(repoDID), someSHA)
+			require.ErrorIs(t, err, context.Canceled)
+			require.Less(t, time.Since(start), killDelay, "nothing held the pipes")
+			select {
+			case <-gone:
+			case <-time.After(10 * time.Second):
+				t.Fatal("the connection is still open")
+			}
 		})
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		<-in
-		cancel()
-	}()
-	_, err := newClient(t, nil).Workflows(ctx, h.source(repoDID), someSHA)
-	require.ErrorIs(t, err, context.Canceled)
+	}
 }
 
 func TestT27HostileInput(t *testing.T) {
