@@ -57,6 +57,8 @@ func settings(t *testing.T) map[string]string {
 	return out
 }
 
+var setting = regexp.MustCompile(`^SPINDLE_[A-Z_]+$`)
+
 // word is a cell that is nothing but one value.
 var word = regexp.MustCompile("^`[^`]*`$")
 
@@ -67,7 +69,7 @@ func TestSettingsArePutDown(t *testing.T) {
 	require.Greater(t, len(known), 20)
 	told := map[string][]string{}
 	for name, cells := range rows(page(t, "docs/operate.md")) {
-		if strings.HasPrefix(name, "SPINDLE_") {
+		if setting.MatchString(name) {
 			told[name] = cells
 		}
 	}
