@@ -36,14 +36,20 @@ type host struct {
 	wrap     func(http.Handler) http.Handler // what stands between the client and git
 }
 
+// execPath is where git keeps its programs.
+var execPath = sync.OnceValues(func() (string, error) {
+	out, err := exec.Command("git", "--exec-path").Output()
+	return strings.TrimSpace(string(out)), err
+})
+
 func newHost(t testing.TB) *host {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("needs git in PATH")
 	}
-	out, err := exec.Command("git", "--exec-path").Output()
+	dir, err := execPath()
 	require.NoError(t, err)
-	backend := filepath.Join(strings.TrimSpace(string(out)), "git-http-backend")
+	backend := filepath.Join(dir, "git-http-backend")
 	if _, err := os.Stat(backend); err != nil {
 		t.Skip("needs git-http-backend: " + backend)
 	}
@@ -161,8 +167,8 @@ func (o *origin) tree(m map[string]node) string {
 func (o *origin) commit(ref, msg string, m map[string]node) string {
 	o.t.Helper()
 	args := []string{"commit-tree", o.tree(m)}
-	if exec.Command("git", "--git-dir="+o.dir, "rev-parse", "-q", "--verify", ref).Run() == nil {
-		args = append(args, "-p", o.git("", "rev-parse", ref))
+	if b, err := os.ReadFile(filepath.Join(o.dir, ref)); err == nil { // quicker than asking git
+		args = append(args, "-p", strings.TrimSpace(string(b)))
 	}
 	sha := o.git(msg, args...)
 	o.git("", "update-ref", ref, sha)
@@ -174,10 +180,12 @@ func workflows(files map[string]node) map[string]node {
 	return map[string]node{".tangled": dir(map[string]node{"workflows": dir(files)}), "README": text("hello\n")}
 }
 
+var theGit = sync.OnceValues(func() (*Git, error) { return FindGit(context.Background(), "") })
+
 // newClient is a client with no proxy, which Dev allows.
 func newClient(t testing.TB, change func(*Config)) *Client {
 	t.Helper()
-	g, err := FindGit(t.Context(), "")
+	g, err := theGit()
 	require.NoError(t, err)
 	cfg := Config{Git: g, RepoDir: t.TempDir(), Dev: true, HTTP: guarded(), Directory: (*identity.Directory)(nil), Prover: (*identity.Prover)(nil)}
 	if change != nil {

@@ -106,12 +106,12 @@ func TestT26RedirectsAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	trap := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the trap was reached") }))
 	defer trap.Close()
+	h := newHost(t)
+	h.repo(repoDID)
+	c := newClient(t, nil)
 	for _, code := range []int{301, 302, 303, 307, 308} {
 		for _, to := range []string{trap.URL + "/x", "file:///etc/passwd", "gopher://127.0.0.1/x"} {
-			h := newHost(t)
-			h.repo(repoDID)
 			h.put(answer(code, "Location", to))
-			c := newClient(t, nil)
 			_, err := c.Workflows(t.Context(), h.source(repoDID), someSHA)
 			require.ErrorIs(t, err, ErrRedirected, "%d %s", code, to)
 			require.False(t, Temporary(err))
@@ -156,7 +156,7 @@ func TestT31SlowHost(t *testing.T) {
 func TestT31EndlessPackIsCut(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	sha := h.repo(repoDID).commit("refs/heads/main", "x", map[string]node{"f": text(noise(30 << 20))})
+	sha := h.repo(repoDID).commit("refs/heads/main", "x", map[string]node{"f": text(noise(6 << 20))})
 	c := newClient(t, func(cfg *Config) { cfg.Limits.SmallFetch, cfg.Limits.CheckoutFetch = 1<<20, 2<<20 })
 	_, err := c.PrepareCheckout(t.Context(), request(t, h.source(repoDID), sha))
 	require.ErrorIs(t, err, ErrTooLarge)
