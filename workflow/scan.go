@@ -63,7 +63,7 @@ func scanBytes(r *report, src []byte, lim Limits) {
 			r.err(pos{i + 1, indent + 1}, codeTab, "replace the tab with spaces",
 				"YAML does not allow tabs for indentation")
 		}
-		if blockHeader.MatchString(text) {
+		if strings.ContainsAny(text, "|>") && blockHeader.MatchString(text) {
 			body, first = indent, true
 		}
 	}

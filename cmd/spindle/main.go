@@ -60,7 +60,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		Suggest:        true,
 		Commands: []*cli.Command{
 			demoCommand(stdout, stderr), devCommand(stdout, stderr), serveCommand(environ, stderr),
-			keyCommand(stdout), versionCommand(stdout),
+			explainCommand(stdout), keyCommand(stdout), versionCommand(stdout),
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if c.Args().Present() {
