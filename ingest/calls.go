@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
+	"time"
 
 	"spindle/pipeline"
 	"spindle/rbac"
@@ -73,39 +73,17 @@ type RetryCall struct {
 	Key      string
 }
 
-var (
-	commitPattern = regexp.MustCompile(`^(?:[0-9a-f]{40}|[0-9a-f]{64})$`)
-	inputPattern  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
-)
-
-// Bounds on what a call may carry.
-const (
-	maxInputs     = 50
-	maxInputValue = 4096
-	maxOptions    = 50
-	maxRef        = 1024
-	maxKey        = 256
-)
-
-func commitName(s string) bool { return commitPattern.MatchString(s) }
-
 // Push accepts a knot's push. The caller must be the repository itself or the knot that its DID document
 // names; whatever else it says counts for that repository only.
 func (in *Ingest) Push(ctx context.Context, c PushCall) (Answer, error) {
-	if err := checkRef(c.Ref); err != nil {
+	if err := checkPush(c); err != nil {
 		return Answer{}, err
-	}
-	if !commitName(c.New) || (c.Old != "" && !commitName(c.Old)) {
-		return Answer{}, fmt.Errorf("%w: oldSha and newSha must be full object names", ErrInput)
-	}
-	if len(c.Options) > maxOptions {
-		return Answer{}, fmt.Errorf("%w: more than %d push options", ErrInput, maxOptions)
 	}
 	repo, err := in.serve(ctx, c.Repo)
 	if err != nil {
 		return Answer{}, err
 	}
-	if c.Caller != repo.Repo && c.Caller != "did:web:"+repo.Knot {
+	if c.Caller != repo.Repo && c.Caller != "did:web:"+strings.ReplaceAll(repo.Knot, ":", "%3A") {
 		in.c.Count("push_wrong_caller")
 		return Answer{}, &Refusal{
 			Code:     "AccessControl",
@@ -115,14 +93,12 @@ func (in *Ingest) Push(ctx context.Context, c PushCall) (Answer, error) {
 	if err := in.admit(ctx, repo); err != nil {
 		return Answer{}, err
 	}
-	if strings.Trim(c.New, "0") == "" {
-		return Answer{Message: "nothing to run: " + c.Ref + " was deleted"}, nil
-	}
 	actor := c.Actor
 	if actor == "" {
 		// A knot that does not say who pushed let somebody push who may; the owner stands for them.
 		actor = repo.Owner
 	}
+	// That a branch is gone is an event like any other move of it: what comes after it is not what was before.
 	return in.accept(ctx, pipeline.Trigger{
 		Key:  strings.Join([]string{"push", c.Repo, c.Ref, c.Old, c.New}, ":"),
 		Kind: pipeline.Push, Repo: c.Repo, Actor: actor, ActorSource: pipeline.FromKnot,
@@ -132,10 +108,7 @@ func (in *Ingest) Push(ctx context.Context, c PushCall) (Answer, error) {
 
 // Manual starts a run of a commit for a person who may push to the repository.
 func (in *Ingest) Manual(ctx context.Context, c ManualCall) (Answer, error) {
-	if !commitName(c.Commit) {
-		return Answer{}, fmt.Errorf("%w: commit must be a full object name", ErrInput)
-	}
-	if err := checkInputs(c); err != nil {
+	if err := checkManual(c); err != nil {
 		return Answer{}, err
 	}
 	repo, err := in.serve(ctx, c.Repo)
@@ -162,8 +135,8 @@ func (in *Ingest) Manual(ctx context.Context, c ManualCall) (Answer, error) {
 
 // Retry repeats an ended pipeline from what was stored of it, at the trust that it had.
 func (in *Ingest) Retry(ctx context.Context, c RetryCall) (Answer, error) {
-	if c.Key == "" || len(c.Key) > maxKey {
-		return Answer{}, fmt.Errorf("%w: the key must have 1 to %d characters", ErrInput, maxKey)
+	if err := checkAsked(c.Key, c.Only); err != nil {
+		return Answer{}, err
 	}
 	old, ok, err := in.c.Store.Pipeline(ctx, c.Pipeline)
 	if err != nil {
@@ -200,6 +173,10 @@ func (in *Ingest) Retry(ctx context.Context, c RetryCall) (Answer, error) {
 	return in.accept(ctx, t)
 }
 
+// bindingAge is how long a binding is believed without being asked for again. Changes are heard of by the
+// stream; this is for those that it did not tell.
+const bindingAge = 24 * time.Hour
+
 // serve is the binding of a repository that is served here, made now if it is not known yet: a push may
 // well come before the records that announce the repository.
 func (in *Ingest) serve(ctx context.Context, repo string) (store.RepoBinding, error) {
@@ -207,24 +184,36 @@ func (in *Ingest) serve(ctx context.Context, repo string) (store.RepoBinding, er
 	if err != nil {
 		return b, fmt.Errorf("read repository %s: %w", repo, err)
 	}
-	if ok && !b.Gone {
+	served := ok && !b.Gone
+	if served && in.c.Clock.Now().Sub(b.VerifiedAt) < bindingAge {
 		return b, nil
 	}
 	e, err := in.repository(ctx, repo, false)
+	var refused *Refusal
 	switch {
+	case err != nil && temporary(err) && served:
+		return b, nil // an old proof must do while nobody can be asked for a new one
 	case err != nil && temporary(err):
 		return b, fmt.Errorf("%w: bind %s: %w", ErrUnreachable, repo, err)
+	case errors.As(err, &refused):
+		return b, err
 	case err != nil:
 		in.c.Count("bind_refused")
 		return b, fmt.Errorf("%w: %w", ErrNotServed, err)
-	case len(e.Repos) == 0 || e.Repos[0].Gone:
+	case len(e.Repos) == 0:
 		return b, ErrNotServed
 	}
-	if err := in.admit(ctx, e.Repos[0]); err != nil {
-		return b, err
+	if !served {
+		// Changes of a repository that is not served are not followed. What changed while this was read is
+		// found by reading once more.
+		e.Rechecks = append(e.Rechecks, bindAgain(repo))
 	}
 	if _, err := in.c.Store.Accept(ctx, e); err != nil {
 		return b, fmt.Errorf("store the binding of %s: %w", repo, err)
+	}
+	in.wakeProvers()
+	if e.Repos[0].Gone {
+		return b, ErrNotServed
 	}
 	return e.Repos[0], nil
 }
@@ -257,8 +246,11 @@ func (in *Ingest) proveRef(ctx context.Context, c ManualCall) error {
 		return err
 	}
 	src, err := in.c.Knots.Locate(ctx, c.Repo)
-	if err != nil {
+	switch {
+	case err != nil && temporary(err):
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrNotServed, err)
 	}
 	inside, err := in.c.Knots.RefContains(ctx, src, c.Ref, c.Commit)
 	switch {
@@ -279,7 +271,7 @@ func (in *Ingest) accept(ctx context.Context, t pipeline.Trigger) (Answer, error
 	if err != nil {
 		return Answer{}, fmt.Errorf("accept the event: %w", err)
 	}
-	a, err := in.outcome(ctx, t.Key)
+	a, err := in.outcome(ctx, got.Key)
 	a.Duplicate = got.Duplicate
 	return a, err
 }
@@ -328,37 +320,4 @@ func (in *Ingest) summary(ctx context.Context, id pipeline.ID) string {
 		}
 	}
 	return b.String()
-}
-
-// checkRef follows git-check-ref-format for full names of branches and tags, and refuses more: nothing
-// that git, a shell or a URL could take for something else.
-func checkRef(ref string) error {
-	rest, ok := strings.CutPrefix(ref, "refs/")
-	bad := !ok || len(ref) > maxRef || rest == ""
-	for _, part := range strings.Split(ref, "/") {
-		bad = bad || part == "" || strings.HasPrefix(part, ".") || strings.HasPrefix(part, "-") || strings.HasSuffix(part, ".lock")
-	}
-	bad = bad || strings.Contains(ref, "..") || strings.Contains(ref, "@{") || strings.HasSuffix(ref, ".")
-	for _, r := range ref {
-		bad = bad || r < 0x21 || r == 0x7f || strings.ContainsRune("~^:?*[\\", r)
-	}
-	if bad {
-		return fmt.Errorf("%w: ref must be a full name such as refs/heads/main", ErrInput)
-	}
-	return nil
-}
-
-func checkInputs(c ManualCall) error {
-	if c.Key == "" || len(c.Key) > maxKey {
-		return fmt.Errorf("%w: the key must have 1 to %d characters", ErrInput, maxKey)
-	}
-	if len(c.Inputs) > maxInputs || len(c.Only) > maxInputs {
-		return fmt.Errorf("%w: more than %d inputs or workflows", ErrInput, maxInputs)
-	}
-	for _, i := range c.Inputs {
-		if !inputPattern.MatchString(i.Key) || len(i.Value) > maxInputValue {
-			return fmt.Errorf("%w: input keys are letters, digits, _ and -, values at most %d bytes", ErrInput, maxInputValue)
-		}
-	}
-	return nil
 }

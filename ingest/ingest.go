@@ -4,11 +4,15 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"sync"
 	"time"
+
+	"github.com/bluesky-social/indigo/atproto/lexicon"
 
 	"spindle/identity"
 	"spindle/internal/clock"
 	"spindle/knot"
+	"spindle/lexicons"
 	"spindle/pipeline"
 	"spindle/rbac"
 	"spindle/store"
@@ -21,7 +25,7 @@ type Store interface {
 	DueRechecks(ctx context.Context, limit int) ([]store.Recheck, error)
 	PostponeRecheck(ctx context.Context, r store.Recheck, reason string, until time.Time) error
 	Repo(ctx context.Context, did string) (store.RepoBinding, bool, error)
-	Record(ctx context.Context, did, collection, rkey string) (store.Record, bool, error)
+	Repos(ctx context.Context) ([]store.RepoBinding, error)
 	Gate(ctx context.Context) (*rbac.Gate, error)
 	EventByKey(ctx context.Context, key string) (store.EventView, bool, error)
 	Pipeline(ctx context.Context, id pipeline.ID) (pipeline.Pipeline, bool, error)
@@ -68,8 +72,9 @@ type Config struct {
 // Ingest turns the outside into events. Make it with New. Follow and Prove run until their context ends;
 // Push, Manual and Retry answer calls.
 type Ingest struct {
-	c    Config
-	wake chan struct{} // has room for one
+	c       Config
+	wake    chan struct{} // has room for one
+	catalog func() (*lexicon.BaseCatalog, error)
 }
 
 // New returns an Ingest.
@@ -80,7 +85,7 @@ func New(c Config) *Ingest {
 	if c.Patience <= 0 {
 		c.Patience = 4 * time.Second
 	}
-	return &Ingest{c: c, wake: make(chan struct{}, 1)}
+	return &Ingest{c: c, wake: make(chan struct{}, 1), catalog: sync.OnceValues(lexicons.NewCatalog)}
 }
 
 func (in *Ingest) wakeProvers() {
@@ -88,9 +93,4 @@ func (in *Ingest) wakeProvers() {
 	case in.wake <- struct{}{}:
 	default:
 	}
-}
-
-// ours tells whether a manifest's spindle field names this server.
-func (in *Ingest) ours(spindle string) bool {
-	return spindle != "" && (spindle == in.c.Hostname || spindle == "did:web:"+in.c.Hostname)
 }

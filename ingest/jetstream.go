@@ -2,9 +2,9 @@ package ingest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -18,20 +18,6 @@ import (
 
 	"spindle/internal/clock"
 )
-
-// Frame is what the server reads of one Jetstream message (version 1, JSON). The record itself is not read:
-// it is unsigned, so only its place counts.
-type Frame struct {
-	DID    string `json:"did"`
-	TimeUS int64  `json:"time_us"`
-	Kind   string `json:"kind"`
-	Commit *struct {
-		Rev        string `json:"rev"`
-		Operation  string `json:"operation"`
-		Collection string `json:"collection"`
-		Rkey       string `json:"rkey"`
-	} `json:"commit"`
-}
 
 // StreamConfig is what a Stream needs. URL, Sink, Clock and Log are required.
 type StreamConfig struct {
@@ -47,7 +33,7 @@ type StreamConfig struct {
 	Cursor func(ctx context.Context) (int64, error)
 	// State is told of every change of the connection; may be nil.
 	State func(up bool, detail string)
-	// Bad is told of a frame that could not be read; may be nil.
+	// Bad is told of a frame that could not be read and was passed over; may be nil.
 	Bad   func()
 	Clock clock.Clock
 	Log   *slog.Logger
@@ -55,7 +41,8 @@ type StreamConfig struct {
 	Rewind time.Duration
 	// Ping is how often to ping; 0 means 20 s. A connection without any sign of life for three pings is closed.
 	Ping time.Duration
-	// MaxFrame bounds one message; 0 means 2 MiB.
+	// MaxFrame bounds what is kept of one message; 0 means 2 MiB. The server is asked not to send larger ones,
+	// and one that it sends all the same is read past.
 	MaxFrame int64
 }
 
@@ -135,6 +122,7 @@ func (s *Stream) address(cursor int64) string {
 	for _, c := range s.c.Collections {
 		q.Add("wantedCollections", c)
 	}
+	q.Set("maxMessageSizeBytes", strconv.FormatInt(s.c.MaxFrame, 10))
 	if cursor > 0 {
 		q.Set("cursor", strconv.FormatInt(max(cursor-s.c.Rewind.Microseconds(), 1), 10))
 	}
@@ -165,26 +153,57 @@ func (s *Stream) once(ctx context.Context) (healthy bool, err error) {
 		pinger.Wait()
 	}()
 	s.c.State(true, "connected")
-	conn.SetReadLimit(s.c.MaxFrame)
 	s.liveness(conn)
+	bad := 0
 	for {
 		if err := conn.SetReadDeadline(s.c.Clock.Now().Add(3 * s.c.Ping)); err != nil {
 			return healthy, fmt.Errorf("set the read deadline: %w", err)
 		}
-		kind, msg, err := conn.ReadMessage()
+		kind, r, err := conn.NextReader()
 		if err != nil {
 			return healthy, fmt.Errorf("read: %w", err)
 		}
-		var f Frame
-		if kind != websocket.TextMessage || json.Unmarshal(msg, &f) != nil || f.TimeUS <= 0 {
+		f, err := s.frame(kind, r)
+		if errors.Is(err, ErrFrame) {
 			s.c.Bad()
+			if bad++; bad == badInARow {
+				s.c.State(false, fmt.Sprintf("%d messages in a row could not be read: is this a Jetstream?", bad))
+			}
 			continue
 		}
-		healthy = true
+		if err != nil {
+			return healthy, fmt.Errorf("read: %w", err)
+		}
+		if bad >= badInARow {
+			s.c.State(true, "connected")
+		}
+		healthy, bad = true, 0
 		if err := s.c.Sink(ctx, f); err != nil {
 			return healthy, fmt.Errorf("take a frame: %w", err)
 		}
 	}
+}
+
+// badInARow is how many unreadable messages in a row mean that the host does not speak what we understand.
+const badInARow = 100
+
+// frame reads one message. What is not a frame is ErrFrame and has been read to its end: were it to end the
+// connection, the next one would come upon the same message again, for ever.
+func (s *Stream) frame(kind int, r io.Reader) (Frame, error) {
+	msg, err := io.ReadAll(io.LimitReader(r, s.c.MaxFrame+1))
+	if err != nil {
+		return Frame{}, fmt.Errorf("message broken off: %w", err)
+	}
+	if int64(len(msg)) > s.c.MaxFrame {
+		if _, err := io.Copy(io.Discard, r); err != nil {
+			return Frame{}, fmt.Errorf("message broken off: %w", err)
+		}
+		return Frame{}, ErrFrame
+	}
+	if kind != websocket.TextMessage {
+		return Frame{}, ErrFrame
+	}
+	return parseFrame(msg)
 }
 
 // liveness lets pings and pongs extend the read deadline: a quiet stream is not a broken one.

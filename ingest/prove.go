@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"time"
 
 	"spindle/identity"
 	"spindle/knot"
+	"spindle/lexicons"
 	"spindle/rbac"
 	"spindle/store"
 )
@@ -18,49 +20,53 @@ import (
 // about three days.
 const maxProofTries = 80
 
+// mostHints is how far the list of due hints is read to find one of an account that is not being worked on.
+const mostHints = 1 << 16
+
 // Prove works through hints until ctx ends: each record is proven and its effects are committed together
 // with the end of the hint. Hints of one DID are worked one at a time, so that one account's slow server
-// takes one place and no more.
+// takes one place and no more, however many hints of it are waiting.
 func (in *Ingest) Prove(ctx context.Context) error {
-	var (
-		wg   sync.WaitGroup
-		mu   sync.Mutex
-		busy = map[string]bool{}
-	)
+	var wg sync.WaitGroup
 	defer wg.Wait()
+	busy := newBusy()
 	seats := make(chan struct{}, in.c.Provers)
+	look := 4 * in.c.Provers
 	for ctx.Err() == nil {
-		due, err := in.c.Store.DueRechecks(ctx, 4*in.c.Provers)
+		// Who was busy before the list was read is left out: his hint on it may be settled by now.
+		taken := busy.list()
+		due, err := in.c.Store.DueRechecks(ctx, look)
 		if err != nil && ctx.Err() == nil {
 			in.c.Log.Error("read hints", "err", err)
 		}
 		started := false
 		for _, r := range due {
-			mu.Lock()
-			taken := busy[r.DID]
-			busy[r.DID] = true
-			mu.Unlock()
-			if taken {
+			if taken[r.DID] {
 				continue
 			}
+			taken[r.DID] = true
 			select {
 			case seats <- struct{}{}:
 			case <-ctx.Done():
 				return nil
 			}
 			started = true
+			busy.add(r.DID)
 			wg.Go(func() {
 				defer func() {
-					mu.Lock()
-					delete(busy, r.DID)
-					mu.Unlock()
+					busy.remove(r.DID)
 					<-seats
 					in.wakeProvers()
 				}()
 				in.prove(ctx, r)
 			})
 		}
-		if started {
+		switch {
+		case started:
+			look = 4 * in.c.Provers
+			continue
+		case len(due) == look && look < mostHints:
+			look *= 4 // all of these are of accounts that are being worked on; others may stand behind them
 			continue
 		}
 		idle, cancel := context.WithTimeout(ctx, time.Second)
@@ -71,6 +77,32 @@ func (in *Ingest) Prove(ctx context.Context) error {
 		cancel()
 	}
 	return nil
+}
+
+// busy is the set of accounts that are being worked on.
+type busy struct {
+	mu   sync.Mutex
+	dids map[string]bool
+}
+
+func newBusy() *busy { return &busy{dids: map[string]bool{}} }
+
+func (b *busy) list() map[string]bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Clone(b.dids)
+}
+
+func (b *busy) add(did string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.dids[did] = true
+}
+
+func (b *busy) remove(did string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.dids, did)
 }
 
 func (in *Ingest) prove(ctx context.Context, r store.Recheck) {
@@ -113,8 +145,22 @@ func (in *Ingest) drop(ctx context.Context, r store.Recheck) {
 	}
 }
 
-// temporary tells whether asking again may help.
-func temporary(err error) bool { return knot.Temporary(err) || identity.Temporary(err) }
+// temporary tells whether asking again may help. What a record says does not get better by asking again.
+func temporary(err error) bool {
+	var refused *Refusal
+	if errors.As(err, &refused) {
+		return false
+	}
+	for _, decided := range []error{
+		lexicons.ErrInvalid, lexicons.ErrMalformed, lexicons.ErrWrongType, lexicons.ErrNoType, lexicons.ErrNotCanonical,
+		lexicons.ErrTooBig, lexicons.ErrTooDeep, lexicons.ErrUnknownMember, store.ErrTooLarge, store.ErrConflict,
+	} {
+		if errors.Is(err, decided) {
+			return false
+		}
+	}
+	return knot.Temporary(err) || identity.Temporary(err)
+}
 
 // effects proves the record that r hints at and says what follows from it. Only what the signed state says
 // now counts; what the stream said does not.
@@ -135,7 +181,7 @@ func (in *Ingest) effects(ctx context.Context, r store.Recheck) (store.Effects, 
 }
 
 // repository binds repo anew and takes over its collaborators. With known it is left alone unless it is
-// served here already.
+// served here already. A repository that chose this server and whose owner is not served is a *Refusal.
 func (in *Ingest) repository(ctx context.Context, repo string, known bool) (store.Effects, error) {
 	old, served, err := in.c.Store.Repo(ctx, repo)
 	if err != nil {
@@ -145,22 +191,24 @@ func (in *Ingest) repository(ctx context.Context, repo string, known bool) (stor
 	if known && !served {
 		return store.Effects{}, nil
 	}
+	// The binding is as old as its oldest proof: of two that were read at a time, the one begun later counts.
+	began := in.c.Clock.Now()
 	b, err := in.c.Knots.Bind(ctx, repo)
 	switch {
-	case err != nil && temporary(err):
+	case err != nil && (temporary(err) || !served):
 		return store.Effects{}, err
-	case err != nil && served:
-		// The binding that the repository was served under is no longer proven.
-		old.Gone = true
+	case err != nil || served && !b.Chooses(in.c.Hostname):
+		// The binding that the repository was served under is no longer proven, or it left.
+		old.Gone, old.VerifiedAt = true, began
 		return store.Effects{Repos: []store.RepoBinding{old}}, nil
-	case err != nil:
-		return store.Effects{}, err
-	case !in.ours(b.Spindle):
-		if !served {
-			return store.Effects{}, nil
+	case !b.Chooses(in.c.Hostname):
+		return store.Effects{}, nil
+	}
+	bound := binding(b, began)
+	if !served {
+		if err := in.admit(ctx, bound); err != nil {
+			return store.Effects{}, err
 		}
-		old.Gone = true
-		return store.Effects{Repos: []store.RepoBinding{old}}, nil
 	}
 	people, err := in.c.Knots.Collaborators(ctx, repo)
 	if err != nil {
@@ -170,7 +218,7 @@ func (in *Ingest) repository(ctx context.Context, repo string, known bool) (stor
 		people = []string{}
 	}
 	return store.Effects{
-		Repos:                []store.RepoBinding{binding(b, in.c.Clock.Now())},
+		Repos:                []store.RepoBinding{bound},
 		ReplaceCollaborators: map[string][]string{repo: people},
 	}, nil
 }
@@ -183,11 +231,12 @@ func binding(b knot.Binding, now time.Time) store.RepoBinding {
 	}
 }
 
-// admitted tells whether owner's repositories are served here at all; nothing of others is fetched.
-func (in *Ingest) admitted(ctx context.Context, repo, owner string) (bool, error) {
+// admitted tells whether owner's repositories are served here at all; nothing of others is fetched. The
+// repository is not known yet, so the owner stands in its place as well.
+func (in *Ingest) admitted(ctx context.Context, owner string) (bool, error) {
 	g, err := in.c.Store.Gate(ctx)
 	if err != nil {
 		return false, err
 	}
-	return g.Admit(rbac.Repo{DID: repo, Owner: owner}).Allowed, nil
+	return g.Admit(rbac.Repo{DID: owner, Owner: owner}).Allowed, nil
 }

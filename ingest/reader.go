@@ -32,6 +32,9 @@ const (
 	protocolV1      = "v1"
 	// batchMost bounds what one transaction takes from a stream.
 	batchMost = 512
+	// maxAhead is how far ahead of our clock a stream's time may be and still move the cursor. A cursor never
+	// goes back, so one frame from the far future would otherwise leave every later gap unread.
+	maxAhead = 5 * time.Minute
 	// idleSave is how often the cursor is saved while nothing of ours comes by.
 	idleSave = time.Second
 )
@@ -66,11 +69,8 @@ func (in *Ingest) Follow(ctx context.Context, endpoint string) error {
 }
 
 func (r *reader) cursor(ctx context.Context) (int64, error) {
-	c, ok, err := r.in.c.Store.Cursor(ctx, jetstreamSource, r.host, protocolV1)
-	if err != nil || !ok {
-		return 0, err
-	}
-	return c.Value, nil
+	c, _, err := r.in.c.Store.Cursor(ctx, jetstreamSource, r.host, protocolV1)
+	return c.Value, err
 }
 
 func (r *reader) sink(ctx context.Context, f Frame) error {
@@ -94,12 +94,12 @@ func (r *reader) commit(ctx context.Context) {
 		}
 		hints, last := r.batch(first)
 		now := r.in.c.Clock.Now()
-		if len(hints) == 0 && now.Sub(saved) < idleSave {
+		if len(hints) == 0 && (last == 0 || now.Sub(saved) < idleSave) {
 			continue
 		}
-		e := store.Effects{
-			Rechecks: hints,
-			Cursor:   &store.Cursor{Source: jetstreamSource, Host: r.host, Protocol: protocolV1, Value: last},
+		e := store.Effects{Rechecks: hints}
+		if last > 0 {
+			e.Cursor = &store.Cursor{Source: jetstreamSource, Host: r.host, Protocol: protocolV1, Value: last}
 		}
 		// A frame that is not written must not be passed over, so this goes on until it is or ctx ends.
 		for {
@@ -119,12 +119,17 @@ func (r *reader) commit(ctx context.Context) {
 	}
 }
 
-// batch drains what is waiting behind first. last is the highest time seen: a lower one that comes late is
-// covered by the rewind, and the cursor never goes back.
+// batch drains what is waiting behind first. last is the highest credible time seen, or 0: a lower one that
+// comes late is covered by the rewind, and the cursor never goes back.
 func (r *reader) batch(first Frame) (hints []store.Recheck, last int64) {
 	seen := map[store.Recheck]bool{}
+	latest := r.in.c.Clock.Now().Add(maxAhead).UnixMicro()
 	take := func(f Frame) {
-		last = max(last, f.TimeUS)
+		if f.TimeUS <= latest {
+			last = max(last, f.TimeUS)
+		} else {
+			r.in.c.Count("jetstream_future_frame")
+		}
 		h, ok := hint(f)
 		if ok && !seen[h] {
 			seen[h] = true

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
+	"github.com/bluesky-social/indigo/atproto/syntax"
 	cbg "github.com/whyrusleeping/cbor-gen"
 
 	"spindle/identity"
@@ -15,47 +17,43 @@ import (
 	"spindle/store"
 )
 
-// declaration follows an owner's declaration to the repository that it names.
+// declaration follows an owner's declaration to the repositories that it names, or named until now: each gets
+// a hint of its own, so that all that binds one repository happens one after the other.
 func (in *Ingest) declaration(ctx context.Context, r store.Recheck) (store.Effects, error) {
-	ok, err := in.admitted(ctx, "", r.DID)
-	if err != nil || !ok {
+	served, err := in.c.Store.Repos(ctx)
+	if err != nil {
 		return store.Effects{}, err
+	}
+	var e store.Effects
+	for _, b := range served {
+		if b.Owner == r.DID && b.Rkey == r.Rkey && !b.Gone {
+			e.Rechecks = append(e.Rechecks, bindAgain(b.Repo))
+		}
+	}
+	if ok, err := in.admitted(ctx, r.DID); err != nil || !ok {
+		return e, err
 	}
 	proven, err := in.c.Prover.Record(ctx, r.DID, declarationNSID, r.Rkey)
 	if errors.Is(err, identity.ErrAbsent) {
-		return in.undeclared(ctx, r)
+		return e, nil
 	}
 	if err != nil {
 		return store.Effects{}, err
 	}
-	rec, view, err := decode[orgtangled.RepoDeclaration](proven)
-	if err != nil {
-		return store.Effects{}, err
-	}
-	e, err := in.repository(ctx, view.Repo, false)
+	rec, view, err := decode[orgtangled.RepoDeclaration](in, proven)
 	if err != nil {
 		return store.Effects{}, err
 	}
 	e.Records = append(e.Records, record(r, proven, rec))
+	if again := bindAgain(view.Repo); !slices.Contains(e.Rechecks, again) {
+		e.Rechecks = append(e.Rechecks, again)
+	}
 	return e, nil
 }
 
-// undeclared handles a declaration that is proven to be gone: whatever it declared is bound anew, which
-// finds it unbound.
-func (in *Ingest) undeclared(ctx context.Context, r store.Recheck) (store.Effects, error) {
-	old, ok, err := in.c.Store.Record(ctx, r.DID, r.Collection, r.Rkey)
-	if err != nil || !ok || old.Deleted {
-		return store.Effects{}, err
-	}
-	rec, err := lexicons.FromCBOR(old.CBOR)
-	if err != nil {
-		return store.Effects{}, fmt.Errorf("read the stored declaration: %w", err)
-	}
-	view, err := lexicons.Decode[orgtangled.RepoDeclaration](rec)
-	if err != nil {
-		return store.Effects{}, fmt.Errorf("read the stored declaration: %w", err)
-	}
-	return in.repository(ctx, view.Repo, true)
+// bindAgain is the hint that a repository's binding may have changed.
+func bindAgain(repo string) store.Recheck {
+	return store.Recheck{DID: repo, Collection: manifestNSID, Rkey: "self"}
 }
 
 // ticket keeps a proven pull request thread of a repository that is served here.
@@ -67,7 +65,7 @@ func (in *Ingest) ticket(ctx context.Context, r store.Recheck) (store.Effects, e
 	if err != nil {
 		return store.Effects{}, err
 	}
-	rec, view, err := decode[orgtangled.TrackTicket](proven)
+	rec, view, err := decode[orgtangled.TrackTicket](in, proven)
 	if err != nil {
 		return store.Effects{}, err
 	}
@@ -87,7 +85,7 @@ func (in *Ingest) patch(ctx context.Context, r store.Recheck) (store.Effects, er
 	if err != nil {
 		return store.Effects{}, err
 	}
-	rec, patch, err := decode[orgtangled.ReviewPatch](proven)
+	rec, patch, err := decode[orgtangled.ReviewPatch](in, proven)
 	if err != nil {
 		return store.Effects{}, err
 	}
@@ -102,12 +100,17 @@ func (in *Ingest) patch(ctx context.Context, r store.Recheck) (store.Effects, er
 	if err != nil {
 		return store.Effects{}, fmt.Errorf("prove the thread of the pull request: %w", err)
 	}
-	_, ticket, err := decode[orgtangled.TrackTicket](thread)
+	_, ticket, err := decode[orgtangled.TrackTicket](in, thread)
 	if err != nil {
 		return store.Effects{}, err
 	}
 	repo, ok, err := in.c.Store.Repo(ctx, ticket.Repo)
 	if err != nil || !ok || repo.Gone || ticket.Kind != "pull" {
+		return store.Effects{}, err
+	}
+	key := "pull:at://" + r.DID + "/" + patchNSID + "/" + r.Rkey + ":" + proven.CID
+	if _, known, err := in.c.Store.EventByKey(ctx, key); err != nil || known {
+		// A stream tells things twice. What the event meant was decided when it was told first.
 		return store.Effects{}, err
 	}
 	// A stranger may not add rounds to another's pull request.
@@ -133,17 +136,33 @@ func (in *Ingest) patch(ctx context.Context, r store.Recheck) (store.Effects, er
 	if ticket.TargetBranch != nil {
 		pull.TargetBranch = *ticket.TargetBranch
 	}
+	if err := checkPull(pull); err != nil {
+		return store.Effects{}, err
+	}
 	if pull.Action, err = in.action(ctx, repo.Repo, pull); err != nil {
 		return store.Effects{}, err
 	}
 	return store.Effects{
 		Records: []store.Record{record(r, proven, rec)},
 		Event: &pipeline.Trigger{
-			Key:  "pull:" + pull.Round + ":" + pull.RoundCID,
-			Kind: pipeline.PullRequest, Repo: repo.Repo, Actor: r.DID, ActorSource: pipeline.FromRecord,
+			Key: key, Kind: pipeline.PullRequest, Repo: repo.Repo, Actor: r.DID, ActorSource: pipeline.FromRecord,
 			Commit: patch.Head, Pull: pull, At: in.c.Clock.Now(),
 		},
 	}, nil
+}
+
+// checkPull refuses what is not the name of a repository or of a branch: these words of a stranger go on into
+// conditions, environments and pages.
+func checkPull(p *pipeline.Pull) error {
+	if _, err := syntax.ParseDID(p.SourceRepo); err != nil {
+		return fmt.Errorf("%w: the source of the pull request is not the DID of a repository", lexicons.ErrInvalid)
+	}
+	for _, branch := range []string{p.SourceBranch, p.TargetBranch} {
+		if branch != "" && checkRef("refs/heads/"+branch) != nil {
+			return fmt.Errorf("%w: the pull request names a branch that git would not take", lexicons.ErrInvalid)
+		}
+	}
+	return nil
 }
 
 // action is "opened" for the first round of a pull request and "synchronize" for those after it.
@@ -162,13 +181,21 @@ func (in *Ingest) action(ctx context.Context, repo string, pull *pipeline.Pull) 
 	return "opened", nil
 }
 
-// decode reads a proven record. The raw bytes stay the truth; the view is for reading.
+// decode reads a proven record and checks it against its lexicon. The raw bytes stay the truth; the view is
+// for reading.
 func decode[T any, P interface {
 	*T
 	cbg.CBORUnmarshaler
-}](p identity.Proven) (lexicons.Record, *T, error) {
+}](in *Ingest, p identity.Proven) (lexicons.Record, *T, error) {
 	rec, err := lexicons.FromCBOR(p.CBOR)
 	if err != nil {
+		return rec, nil, err
+	}
+	catalog, err := in.catalog()
+	if err != nil {
+		return rec, nil, fmt.Errorf("read our own lexicons: %w", err)
+	}
+	if err := rec.Validate(catalog); err != nil {
 		return rec, nil, err
 	}
 	v, err := lexicons.Decode[T, P](rec)

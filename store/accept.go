@@ -209,6 +209,11 @@ func (t *tx) putEvent(tr pipeline.Trigger, a *Accepted) error {
 	if tr.Key == "" || len(tr.Key) > maxKey || tr.Repo == "" {
 		return errors.New("a trigger needs a key of at most 1 KiB and a repository")
 	}
+	key, err := t.moveKey(tr)
+	if err != nil {
+		return err
+	}
+	tr.Key = key
 	body, err := json.Marshal(tr)
 	if err != nil {
 		return err
@@ -220,6 +225,7 @@ func (t *tx) putEvent(tr pipeline.Trigger, a *Accepted) error {
 	if err != nil {
 		return err
 	}
+	a.Key = tr.Key
 	var had []byte
 	known, err := t.get("SELECT id, meaning, pipeline FROM events WHERE key = ?", []any{tr.Key}, &a.EventID, &had, &a.Pipeline)
 	if err != nil {
@@ -237,6 +243,38 @@ func (t *tx) putEvent(tr pipeline.Trigger, a *Accepted) error {
 		VALUES (?, ?, ?, ?, ?, 'pending', '', 0, 0, ?, 0, '')`, tr.Key, meaning, tr.Repo, string(body), sum[:], micros(t.now))
 	t.rings = true
 	return err
+}
+
+// moveKey is the key under which tr is known or will be. A push is named by the move of its ref, and a ref may
+// make the same move again after others (A to B, back, and A to B): a knot numbers nothing, so a move that is
+// known and goes on from where the last one led is a new event, and its key gets the number of that last event.
+// Told twice in a row it is the same event, as is an old move told again that does not go on from there.
+func (t *tx) moveKey(tr pipeline.Trigger) (string, error) {
+	if tr.Kind != pipeline.Push || tr.RetryOf != "" {
+		return tr.Key, nil
+	}
+	var last int64
+	var lastKey, old, commit string
+	some, err := t.get(`SELECT id, key, coalesce(json_extract(body, '$.old'), ''), json_extract(body, '$.commit') FROM events
+		WHERE repo = ? AND json_extract(body, '$.ref') = ? AND json_extract(body, '$.kind') = 'push'
+		AND json_extract(body, '$.retryOf') IS NULL ORDER BY id DESC LIMIT 1`, []any{tr.Repo, tr.Ref}, &last, &lastKey, &old, &commit)
+	if err != nil || !some {
+		return tr.Key, err
+	}
+	if old == tr.Old && commit == tr.Commit {
+		return lastKey, nil
+	}
+	// The numbered keys of the same move; ';' is the character after ':'.
+	var known string
+	had, err := t.get("SELECT key FROM events WHERE key = ? OR (key > ? AND key < ?) ORDER BY id DESC LIMIT 1",
+		[]any{tr.Key, tr.Key + ":", tr.Key + ";"}, &known)
+	switch {
+	case err != nil || !had:
+		return tr.Key, err
+	case commit == tr.Old:
+		return fmt.Sprintf("%s:%d", tr.Key, last), nil
+	}
+	return known, nil
 }
 
 // meaning digests what a trigger asks for. When it was told, and by which way, does not belong to it.

@@ -42,7 +42,7 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 	b.Store = nil
 	_, err := Open(b.ctx(), b.config())
 	require.ErrorIs(t, err, ErrNewer)
-	require.ErrorContains(t, err, "its schema is 31, this binary knows up to 1")
+	require.ErrorContains(t, err, "its schema is 31, this binary knows up to 2")
 }
 
 func TestConfigurationIsChecked(t *testing.T) {

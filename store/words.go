@@ -118,6 +118,8 @@ type Effects struct {
 // Accepted is what Accept did.
 type Accepted struct {
 	EventID int64
+	// Key is the event's. It is longer than the one that was asked for when a push repeats an older move of its ref.
+	Key string
 	// Duplicate is an event that was accepted before; Pipeline is what it started, if it has by now.
 	Duplicate      bool
 	Pipeline       pipeline.ID

@@ -23,6 +23,9 @@ func (p *Planner) settle(ctx context.Context, e store.Event) error {
 	if t.RetryOf != "" {
 		return p.repeat(ctx, e)
 	}
+	if t.Kind == pipeline.Push && strings.Trim(t.Commit, "0") == "" {
+		return p.c.Store.SettleEvent(ctx, e.ID, store.EventSkipped, "nothing to run: "+t.Ref+" was deleted")
+	}
 	repo, ok, err := p.c.Store.Repo(ctx, t.Repo)
 	if err != nil {
 		return fmt.Errorf("read repository %s: %w", t.Repo, err)
