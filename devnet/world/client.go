@@ -12,8 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bluesky-social/indigo/events"
+	"github.com/bluesky-social/indigo/atproto/atdata"
 	"github.com/gorilla/websocket"
+	cbg "github.com/whyrusleeping/cbor-gen"
 
 	"spindle/devnet"
 	"spindle/lexicons/orgtangled"
@@ -252,15 +253,20 @@ func (c *Client) Follow(ctx context.Context, repo, id string, f func(Entry)) err
 	}
 }
 
+// frame reads a message of a stream: two CBOR objects, of which the first names the kind of the second
+// (https://atproto.com/specs/event-stream#framing).
 func frame(b []byte) (Entry, error) {
 	r := bytes.NewReader(b)
-	var h events.EventHeader
-	if err := h.UnmarshalCBOR(r); err != nil {
+	var raw cbg.Deferred
+	if err := raw.UnmarshalCBOR(r); err != nil {
 		return Entry{}, fmt.Errorf("read a frame: %w", err)
 	}
+	header, err := atdata.UnmarshalCBOR(raw.Raw)
+	if err != nil {
+		return Entry{}, fmt.Errorf("read the header of a frame: %w", err)
+	}
 	var e Entry
-	var err error
-	switch h.MsgType {
+	switch kind := header["t"]; kind {
 	case "#data":
 		e.Data = new(orgtangled.CiSubscribePipelineLogs_Data)
 		err = e.Data.UnmarshalCBOR(r)
@@ -268,7 +274,7 @@ func frame(b []byte) (Entry, error) {
 		e.Control = new(orgtangled.CiSubscribePipelineLogs_Control)
 		err = e.Control.UnmarshalCBOR(r)
 	default:
-		err = fmt.Errorf("unknown kind %q", h.MsgType)
+		err = fmt.Errorf("unknown kind %v", kind)
 	}
 	if err != nil {
 		return Entry{}, fmt.Errorf("read a frame: %w", err)
