@@ -124,7 +124,9 @@ func TestCommandsArePutDown(t *testing.T) {
 				for i, id := range n.Names {
 					if v, ok := value(n, i); ok && strings.HasPrefix(id.Name, "exit") {
 						seen++
-						require.Contains(t, cli, "\n| `"+v+"` |", "exit code %s", id.Name)
+						if !strings.Contains(cli, "\n| `"+v+"` |") {
+							t.Errorf("docs/cli.md does not say what exit code %s (%s) is", v, id.Name)
+						}
 					}
 				}
 			}
