@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -13,7 +15,9 @@ import (
 // Main runs a benchmark until it is done or interrupted and ends the process with 0 or 1.
 func Main(run func(context.Context) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	load()
 	err := run(ctx)
+	load()
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -23,6 +27,14 @@ func Main(run func(context.Context) error) {
 
 // Note tells a person something that is no figure.
 func Note(format string, args ...any) { fmt.Fprintf(os.Stderr, "# "+format+"\n", args...) }
+
+// load notes how busy the machine is (proc_loadavg(5)): with more than a part of a core taken by others, times say
+// little.
+func load() {
+	if b, err := os.ReadFile("/proc/loadavg"); err == nil {
+		Note("%d cores, load average %s", runtime.NumCPU(), strings.TrimSpace(string(b)))
+	}
+}
 
 // Print prints one figure.
 func Print(name string, value float64, unit string) { fmt.Printf("%s %.2f %s\n", name, value, unit) }
