@@ -313,6 +313,9 @@ func (in *Ingest) summary(ctx context.Context, id pipeline.ID) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "pipeline %s: %s/p/%s", id, in.c.PublicURL, id)
+	if p.Note != "" {
+		b.WriteString("\n" + p.Note)
+	}
 	for _, w := range p.Workflows {
 		fmt.Fprintf(&b, "\n  %s %s %s", w.Status.Symbol(), w.Name, w.Status.Label())
 		if w.Status == pipeline.Invalid || w.Status == pipeline.Held {

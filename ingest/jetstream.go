@@ -136,8 +136,7 @@ func (s *Stream) once(ctx context.Context) (healthy bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("read the cursor: %w", err)
 	}
-	dialer := websocket.Dialer{NetDialContext: s.c.Dial, HandshakeTimeout: 15 * time.Second}
-	conn, res, err := dialer.DialContext(ctx, s.address(cursor), http.Header{"User-Agent": {"spindle"}})
+	conn, res, err := s.connect(ctx, s.address(cursor))
 	if err != nil {
 		if res != nil {
 			return false, fmt.Errorf("connect: %w (HTTP %d)", err, res.StatusCode)
@@ -182,6 +181,25 @@ func (s *Stream) once(ctx context.Context) (healthy bool, err error) {
 			return healthy, fmt.Errorf("take a frame: %w", err)
 		}
 	}
+}
+
+// connect opens the websocket. The dialer does not watch ctx while it waits for the host's answer, so the end of
+// ctx closes the connection beneath it.
+func (s *Stream) connect(ctx context.Context, address string) (*websocket.Conn, *http.Response, error) {
+	dial := s.c.Dial
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	release := func() bool { return true }
+	defer func() { release() }()
+	d := websocket.Dialer{HandshakeTimeout: 15 * time.Second, NetDialContext: func(c context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(c, network, addr)
+		if err == nil {
+			release = context.AfterFunc(ctx, func() { _ = conn.Close() })
+		}
+		return conn, err
+	}}
+	return d.DialContext(ctx, address, http.Header{"User-Agent": {"spindle"}})
 }
 
 // badInARow is how many unreadable messages in a row mean that the host does not speak what we understand.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"spindle/knot"
@@ -71,6 +72,9 @@ func (p *Planner) compile(ctx context.Context, t pipeline.Trigger, repo store.Re
 	for _, f := range files.Files {
 		in.Files = append(in.Files, workflow.File{Path: f.Path, Data: f.Data})
 	}
+	for _, s := range files.Skipped {
+		in.Files = append(in.Files, workflow.File{Path: workflow.Dir + s.Name, NotTaken: s.Why})
+	}
 	if old := base(t); old != "" && workflow.NeedsPaths(in.Files, p.c.Limits) {
 		names, complete, err := p.c.Sources.ChangedFiles(ctx, src, old, t.Commit, maxChanged)
 		if err != nil && knot.Temporary(err) {
@@ -103,7 +107,7 @@ func nothing(plan workflow.Plan, files knot.Files) string {
 		return s
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "no workflow matched: ")
+	b.WriteString("no workflow matched: ")
 	for i, n := range plan.NotMatched {
 		if i > 0 {
 			b.WriteString("; ")
@@ -111,7 +115,7 @@ func nothing(plan workflow.Plan, files knot.Files) string {
 		fmt.Fprintf(&b, "%s %s", n.Name, n.Why)
 	}
 	for _, d := range plan.Diagnostics {
-		fmt.Fprintf(&b, "; %s", d.Message)
+		b.WriteString("; " + told(d))
 	}
 	return b.String()
 }
@@ -131,10 +135,7 @@ func (p *Planner) enqueue(
 		ID: pipeline.ID(p.c.IDs.Next()), Repo: repo.Repo, Owner: repo.Owner, Trigger: t, Trust: trust,
 		RepoName: repo.Name, Knot: repo.Knot, DefaultBranch: repo.DefaultBranch, Title: title, CreatedAt: now,
 	}
-	if trust == pipeline.TrustFork {
-		pl.Note = "the code comes from outside of the repository: somebody who may push to it must approve this run; " +
-			"secrets and ID tokens are withheld, also after the approval"
-	}
+	pl.Note = note(trust, plan)
 	for _, w := range plan.Workflows {
 		row, err := planned(pl, w)
 		if err != nil {
@@ -145,6 +146,27 @@ func (p *Planner) enqueue(
 	}
 	_, err = p.c.Store.Enqueue(ctx, store.Plan{Event: e.ID, Pipeline: pl, Admit: admit(pl)})
 	return err
+}
+
+// told is a diagnostic of the commit as a whole in one line.
+func told(d workflow.Diagnostic) string {
+	if d.File == "" {
+		return d.Message
+	}
+	return d.File + ": " + d.Message
+}
+
+// note is what a reader should know of the pipeline as a whole.
+func note(trust pipeline.Trust, plan workflow.Plan) string {
+	var lines []string
+	if trust == pipeline.TrustFork {
+		lines = append(lines, "the code comes from outside of the repository: somebody who may push to it must approve this run; "+
+			"secrets and ID tokens are withheld, also after the approval")
+	}
+	for _, d := range plan.Diagnostics {
+		lines = append(lines, told(d))
+	}
+	return strings.Join(lines, "\n")
 }
 
 // admit is the gate's question as it is asked again in the transaction.
@@ -245,7 +267,7 @@ func (p *Planner) repeat(ctx context.Context, e store.Event) error {
 		return fmt.Errorf("read what pipeline %s ran: %w", old.ID, err)
 	}
 	pl := old
-	pl.ID, pl.Trigger, pl.Workflows = pipeline.ID(p.c.IDs.Next()), t, nil
+	pl.ID, pl.Trigger, pl.Workflows, pl.Note = pipeline.ID(p.c.IDs.Next()), t, nil, ""
 	pl.CreatedAt = p.c.Clock.Now()
 	for _, w := range old.Workflows {
 		if !wanted(t.Only, w.Name) || len(specs[w.Name]) == 0 {
@@ -263,14 +285,4 @@ func (p *Planner) repeat(ctx context.Context, e store.Event) error {
 	return err
 }
 
-func wanted(only []string, name string) bool {
-	if len(only) == 0 {
-		return true
-	}
-	for _, o := range only {
-		if o == name {
-			return true
-		}
-	}
-	return false
-}
+func wanted(only []string, name string) bool { return len(only) == 0 || slices.Contains(only, name) }

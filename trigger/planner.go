@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -83,11 +84,13 @@ func (p *Planner) Run(ctx context.Context) error {
 	seats := make(chan struct{}, p.c.Parallel)
 	for ctx.Err() == nil {
 		wake := p.c.Store.Changed()
+		// What was being planned before the list was read may be settled by now, though the list still has it.
+		stale := p.planning()
 		events, err := p.c.Store.NextEvents(ctx, 64)
 		if err != nil && ctx.Err() == nil {
 			p.c.Log.Error("read waiting events", "err", err)
 		}
-		for _, e := range p.take(events) {
+		for _, e := range p.take(events, stale) {
 			select {
 			case seats <- struct{}{}:
 			case <-ctx.Done():
@@ -111,13 +114,20 @@ func (p *Planner) Run(ctx context.Context) error {
 	return nil
 }
 
-// take marks and returns the first event of every repository that is not being planned.
-func (p *Planner) take(events []store.Event) []store.Event {
+// planning lists the repositories that are being planned.
+func (p *Planner) planning() map[string]bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.busy)
+}
+
+// take marks and returns the first event of every repository that was not being planned when events was read.
+func (p *Planner) take(events []store.Event, stale map[string]bool) []store.Event {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var out []store.Event
 	for _, e := range events {
-		if p.busy[e.Trigger.Repo] {
+		if stale[e.Trigger.Repo] || p.busy[e.Trigger.Repo] {
 			continue
 		}
 		p.busy[e.Trigger.Repo] = true
@@ -139,19 +149,27 @@ func (p *Planner) release(repo string) {
 // plan settles one event, or postpones it when the knot cannot be reached.
 func (p *Planner) plan(ctx context.Context, e store.Event) {
 	log := p.c.Log.With("event", e.ID, "repo", e.Trigger.Repo, "kind", e.Trigger.Kind)
-	err := p.settle(ctx, e)
+	tries, own := p.c.MaxTries, ctx
+	if e.Trigger.CodeRepo() != e.Trigger.Repo {
+		// The knot of a fork is a stranger's choice, and what is after this event waits for it.
+		tries = min(tries, forkTries)
+		var cancel context.CancelFunc
+		own, cancel = context.WithTimeout(ctx, forkTime)
+		defer cancel()
+	}
+	err := p.settle(own, e)
 	var refusal *store.Refusal
 	switch {
 	case err == nil || ctx.Err() != nil:
 		return
 	case errors.As(err, &refusal):
 		log.Info("refused", "code", refusal.Decision.Code) // the store has settled the event
-	case !knot.Temporary(err):
+	case !knot.Temporary(err) || errors.Is(err, store.ErrTooLarge) || errors.Is(err, store.ErrConflict):
 		if serr := p.c.Store.SettleEvent(ctx, e.ID, store.EventGone, sentence(err)); serr != nil {
 			log.Error("settle the event", "err", serr)
 		}
-		log.Warn("the source is gone", "err", err)
-	case e.Tries+1 >= p.c.MaxTries:
+		log.Warn("cannot be planned", "err", err)
+	case e.Tries+1 >= tries:
 		reason := fmt.Sprintf("given up after %d tries: %s", e.Tries+1, sentence(err))
 		if serr := p.c.Store.SettleEvent(ctx, e.ID, store.EventGone, reason); serr != nil {
 			log.Error("settle the event", "err", serr)
@@ -166,6 +184,12 @@ func (p *Planner) plan(ctx context.Context, e store.Event) {
 	}
 }
 
+// How long, and how often, the knot of a fork may keep the events behind it waiting.
+const (
+	forkTime  = 20 * time.Second
+	forkTries = 4
+)
+
 // backOff grows from 1 s to 5 minutes, with a fifth of jitter, so that a knot that comes back is not met
 // by everybody at once.
 func backOff(tries int) time.Duration {
@@ -175,6 +199,9 @@ func backOff(tries int) time.Duration {
 }
 
 func sentence(err error) string {
+	if errors.Is(err, store.ErrTooLarge) {
+		return "the workflows of this commit are more than one pipeline can hold"
+	}
 	if s, ok := knot.Sentence(err); ok {
 		return s
 	}
