@@ -7,13 +7,23 @@
 // The package is pure: no goroutine, no clock, no storage. Apply takes a workflow and a fact and returns
 // the workflow after it; the store writes the result in one transaction with a change number. States:
 //
-//	           +--Approved--+                      +--Requeued-----------------------------+
-//	           |            v                      v                                       |
-//	(born) --> held      waiting --Leased--> preparing --StepBegan--> running --Finished--> passed | failed |
-//	  |         |            |                     |                     |                  error | timeout | cancelled
-//	  |         +--Expired---+--Cancelled, Superseded, Refused----------+ (a running one first shows CancelAsked)
-//	  +--> invalid, skipped, refused  (terminal from birth)
+//	                                         +-----------Lost, again------------+
+//	                                         v                                  |
+//	(born) --> held --Approved--> waiting --Leased--> preparing --Began--> running
+//	  |          |                   |                    |                   |
+//	  |          +----CancelAsked----+                    +-------------------+
+//	  |                    |                              |                   |
+//	  |                    v                       Finished, in any        Lost, for good
+//	  |     cancelled | superseded |               of its five ends           |
+//	  |     refused | expired                             |                   v
+//	  |                                                   v            error, or cancelled
+//	  |                                  passed | failed | error |     where that was asked for
+//	  |                                  timeout | cancelled
+//	  +--> invalid, skipped, refused  (ended from birth)
+//
+// What is preparing or running and is asked to end stays as it is, and its runner is told (CancelBy); it ends
+// with what the runner reports, or as cancelled when the runner is lost.
 //
 // Invariants: a terminal status never changes; an epoch only grows; a fact that carries an older epoch
-// is refused with ErrStale; whatever ends a workflow says why in one sentence.
+// is refused with ErrStale; whatever ends a workflow, other than having passed, says why in one sentence.
 package pipeline

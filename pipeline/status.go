@@ -1,5 +1,7 @@
 package pipeline
 
+import "slices"
+
 // Status is where a workflow, a pipeline or a step stands. One vocabulary serves the database, the API,
 // the pages and the command line; Wire gives the word of the network's older vocabulary.
 type Status string
@@ -30,7 +32,7 @@ func Statuses() []Status {
 	}
 }
 
-// Terminal tells whether nothing follows s.
+// Terminal tells whether nothing follows s. What is not a status is terminal: nothing can be done with it.
 func (s Status) Terminal() bool {
 	switch s {
 	case Waiting, Held, Preparing, Running:
@@ -104,20 +106,20 @@ func (s Status) Label() string {
 }
 
 // Summarize is the status of a pipeline whose workflows stand at ss: what is alive wins over what has
-// ended, and among the ended the worst wins. No workflow at all is Skipped.
+// ended, and among the ended the worst wins. No workflow at all is Skipped. A status that is not one of
+// Statuses counts as Error, so that what is not understood is never told as good.
 func Summarize(ss []Status) Status {
-	order := []Status{
+	order := [...]Status{
 		Running, Preparing, Held, Waiting,
 		Failed, Error, Timeout, Invalid, Refused, Expired, Cancelled, Superseded, Passed, Skipped,
 	}
-	seen := make(map[Status]bool, len(ss))
+	best := len(order) - 1
 	for _, s := range ss {
-		seen[s] = true
-	}
-	for _, s := range order {
-		if seen[s] {
-			return s
+		i := slices.Index(order[:], s)
+		if i < 0 {
+			i = slices.Index(order[:], Error)
 		}
+		best = min(best, i)
 	}
-	return Skipped
+	return order[best]
 }

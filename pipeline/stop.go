@@ -16,15 +16,27 @@ const (
 // Stop is the cause with which the context of an attempt ends when somebody ends it
 // (context.Cause). A timeout is not a Stop.
 type Stop struct {
-	Kind   StopKind
-	By     string
-	Reason string
+	Kind StopKind
+	// By is the DID that asked, or "spindle"; empty for a lease that was lost.
+	By string
 }
 
 // Error implements error.
-func (s *Stop) Error() string {
-	if s.By == "" {
-		return "stopped: " + string(s.Kind)
+func (s *Stop) Error() string { return "stopped: " + s.Sentence() }
+
+// Sentence says to a person what happened, without a full stop.
+func (s *Stop) Sentence() string {
+	by := s.By
+	if by == "" {
+		by = "spindle"
 	}
-	return "stopped: " + string(s.Kind) + " by " + s.By
+	switch s.Kind {
+	case StopCancel:
+		return "cancelled by " + by
+	case StopDrain:
+		return "interrupted: the spindle was stopped (not your code)"
+	case StopStale:
+		return "the right to run was lost; another attempt may have it"
+	}
+	return "ended by " + by
 }
