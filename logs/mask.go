@@ -2,173 +2,167 @@ package logs
 
 import (
 	"bytes"
-	"encoding/base64"
-	"encoding/hex"
-	"encoding/json"
-	"net/url"
+	"encoding/binary"
 	"slices"
-	"strings"
 )
 
 // mark stands where a secret stood.
 const mark = "***"
 
-// shortest is the least length of a form that is masked. Shorter ones would hide ordinary words.
-const shortest = 6
+// keyLen is how many bytes of a pattern the filter looks at. No pattern is shorter.
+const keyLen = 4
+
+// filterBits is the base-2 logarithm of the filter's size.
+const filterBits = 14
 
 // patterns are all the byte strings that must not reach the disk. A value never changes once it is built.
+//
+// Every position of the output is looked up by the hash of its next bytes, so the cost of a byte does not
+// grow with the number of secrets.
 type patterns struct {
-	all     [][]byte
+	filter  []bool              // by hash of a key: whether a pattern may begin with it
+	byKey   map[uint32][][]byte // the patterns that begin with a key, the longest first
+	starts  map[string]struct{} // every beginning of a pattern that is shorter than a key
 	longest int
-}
-
-// forms lists the spellings of a secret that people print by accident: as it is, in base64 at each of its
-// three alignments, hex, URL-, JSON- and shell-escaped, and each line of a value with several.
-func forms(value string) [][]byte {
-	var out [][]byte
-	add := func(s string) {
-		if len(s) >= shortest {
-			out = append(out, []byte(s))
-		}
-	}
-	add(value)
-	add(strings.TrimSpace(value))
-	if lines := strings.Split(value, "\n"); len(lines) > 1 {
-		for _, l := range lines {
-			if l = strings.TrimSpace(l); len(l) >= 8 {
-				add(l)
-			}
-		}
-	}
-	for _, enc := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
-		for phase := range 3 {
-			add(base64At(enc, value, phase))
-		}
-	}
-	add(hex.EncodeToString([]byte(value)))
-	add(strings.ToUpper(hex.EncodeToString([]byte(value))))
-	add(url.QueryEscape(value))
-	add(url.PathEscape(value))
-	// json.Marshal of a string cannot fail.
-	j, _ := json.Marshal(value)
-	add(strings.Trim(string(j), `"`))
-	add(strings.ReplaceAll(value, "'", `'\''`))
-	return out
-}
-
-// base64At is the part of value's base64 that does not depend on what stands before and after it, when it
-// starts at a byte whose index is phase modulo 3.
-func base64At(enc *base64.Encoding, value string, phase int) string {
-	full := enc.EncodeToString(append(make([]byte, phase), value...))
-	from := []int{0, 2, 3}[phase]
-	to := (phase + len(value)) * 8 / 6
-	if to <= from {
-		return ""
-	}
-	return full[from:to]
 }
 
 func newPatterns(values []string) patterns {
 	var p patterns
 	for _, v := range values {
 		for _, f := range forms(v) {
-			if !slices.ContainsFunc(p.all, func(o []byte) bool { return bytes.Equal(o, f) }) {
-				p.all = append(p.all, f)
-				p.longest = max(p.longest, len(f))
-			}
+			p.add(f)
 		}
+	}
+	for _, same := range p.byKey {
+		slices.SortFunc(same, func(a, b []byte) int { return len(b) - len(a) })
 	}
 	return p
 }
 
+func (p *patterns) add(f []byte) {
+	if p.byKey == nil {
+		p.filter = make([]bool, 1<<filterBits)
+		p.byKey, p.starts = map[uint32][][]byte{}, map[string]struct{}{}
+	}
+	k := binary.LittleEndian.Uint32(f)
+	if slices.ContainsFunc(p.byKey[k], func(o []byte) bool { return bytes.Equal(o, f) }) {
+		return
+	}
+	p.filter[hash(k)] = true
+	p.byKey[k] = append(p.byKey[k], f)
+	for n := 1; n < keyLen; n++ {
+		p.starts[string(f[:n])] = struct{}{}
+	}
+	p.longest = max(p.longest, len(f))
+}
+
+func hash(k uint32) uint32 { return k * 0x9E3779B1 >> (32 - filterBits) }
+
 // span is a part of a buffer.
 type span struct{ from, to int }
 
-// find returns the merged places of every pattern in b, in order.
-func (p patterns) find(b []byte) []span {
-	var hits []span
-	for _, pat := range p.all {
-		for at := 0; ; {
-			i := bytes.Index(b[at:], pat)
-			if i < 0 {
-				break
-			}
-			hits = append(hits, span{at + i, at + i + len(pat)})
-			at += i + 1 // a value that repeats itself may overlap its own next place
-		}
-	}
-	if len(hits) < 2 {
-		return hits
-	}
-	slices.SortFunc(hits, func(a, b span) int { return a.from - b.from })
-	merged := hits[:1]
-	for _, h := range hits[1:] {
-		if last := &merged[len(merged)-1]; h.from < last.to {
-			last.to = max(last.to, h.to)
+// find adds to hits the places of every pattern in b that begin at from or later; of those with one beginning
+// the longest. Places that overlap, also with the last of hits, become one.
+func (p patterns) find(hits []span, b []byte, from int) []span {
+	for i := from; i+keyLen <= len(b); i++ {
+		k := binary.LittleEndian.Uint32(b[i:])
+		if !p.filter[hash(k)] {
 			continue
 		}
-		merged = append(merged, h)
+		for _, pat := range p.byKey[k] {
+			if !bytes.HasPrefix(b[i:], pat) {
+				continue
+			}
+			if n := len(hits) - 1; n >= 0 && i < hits[n].to {
+				hits[n].to = max(hits[n].to, i+len(pat))
+			} else {
+				hits = append(hits, span{i, i + len(pat)})
+			}
+			break
+		}
 	}
-	return merged
+	return hits
 }
 
 // pending is how many bytes at the end of b may be the beginning of a pattern.
 func (p patterns) pending(b []byte) int {
-	best := 0
-	for _, pat := range p.all {
-		for n := min(len(pat)-1, len(b)); n > best; n-- {
-			if b[len(b)-n] == pat[0] && bytes.Equal(b[len(b)-n:], pat[:n]) {
-				best = n
-				break
+	for i := max(0, len(b)-p.longest+1); i < len(b); i++ {
+		rest := b[i:]
+		if len(rest) < keyLen {
+			if _, ok := p.starts[string(rest)]; ok {
+				return len(rest)
+			}
+			continue
+		}
+		k := binary.LittleEndian.Uint32(rest)
+		if !p.filter[hash(k)] {
+			continue
+		}
+		for _, pat := range p.byKey[k] {
+			if len(pat) > len(rest) && bytes.HasPrefix(pat, rest) {
+				return len(rest)
 			}
 		}
 	}
-	return best
+	return 0
 }
 
 // masker hides patterns in one stream of bytes. It withholds the end of the stream only while it may be the
-// beginning of a pattern.
+// beginning of a pattern, so less than the longest pattern.
 type masker struct {
 	p    patterns
 	held []byte
+	// covered is how many bytes of held belong to a place whose mark has been given out. They are held since
+	// a longer or an overlapping place may begin in them.
+	covered int
 }
 
-// feed appends to out what of held+b is safe to show.
+// feed appends to out what of held+b is safe to show. How the stream is cut into calls does not change what
+// is shown in all.
 func (m *masker) feed(out, b []byte) []byte {
-	if len(m.p.all) == 0 {
+	if m.p.longest == 0 && len(m.held) == 0 {
 		return append(out, b...)
 	}
 	buf := b
 	if len(m.held) > 0 {
 		buf = append(m.held, b...)
 	}
-	cut := len(buf) - m.p.pending(buf)
-	hits := m.p.find(buf)
-	// A place that reaches over the cut stays whole: it may yet grow into a longer one.
-	for i := len(hits) - 1; i >= 0 && hits[i].to > cut; i-- {
-		cut = min(cut, hits[i].from)
+	cut := len(buf)
+	if m.p.longest > 0 {
+		cut -= m.p.pending(buf)
 	}
-	out = replace(out, buf[:cut], hits)
-	m.held = append([]byte(nil), buf[cut:]...)
+	out, covered := m.show(out, buf, cut)
+	m.held, m.covered = append(m.held[:0], buf[cut:]...), covered
 	return out
 }
 
 // flush appends what was withheld.
 func (m *masker) flush(out []byte) []byte {
-	out = replace(out, m.held, m.p.find(m.held))
-	m.held = nil
+	out, _ = m.show(out, m.held, len(m.held))
+	m.held, m.covered = nil, 0
 	return out
 }
 
-// replace appends b to out with the mark in place of every hit that lies in b.
-func replace(out, b []byte, hits []span) []byte {
+// show appends buf[:cut] to out with the mark in place of every hit, and tells how many bytes after the cut
+// belong to one that has been marked.
+func (m *masker) show(out, buf []byte, cut int) (_ []byte, covered int) {
+	var space [16]span
+	hits := append(space[:0], span{0, m.covered}) // its mark is out already
+	if m.p.longest > 0 {
+		hits = m.p.find(hits, buf, 0)
+	}
 	at := 0
-	for _, h := range hits {
-		if h.to > len(b) {
+	for i, h := range hits {
+		if h.from >= cut && i > 0 {
 			break
 		}
-		out = append(append(out, b[at:h.from]...), mark...)
+		if i > 0 {
+			out = append(append(out, buf[at:h.from]...), mark...)
+		}
 		at = h.to
 	}
-	return append(out, b[at:]...)
+	if at > cut {
+		return out, at - cut
+	}
+	return append(out, buf[at:cut]...), 0
 }

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
-	"math"
 	"os"
 	"slices"
 )
@@ -18,19 +16,25 @@ import (
 const maxLine = 1 << 20
 
 // Read returns up to most lines from the byte offset on, the offset after them, and whether the log has
-// ended there. An offset must be 0 or one that Read gave.
+// ended there. An offset must be 0 or one that Read gave. Errors: ErrNoLog, ErrOffset.
 func (l *Logs) Read(ctx context.Context, ref Ref, offset int64, most int) (lines []Line, next int64, ended bool, err error) {
-	// Whether somebody writes is asked before the file is read: what is written between the two is read next time.
-	size, live := int64(math.MaxInt64), false
-	if w := l.writer(ref); w != nil {
-		size, _ = w.state()
-		live = true
-	}
 	f, err := l.file(ref)
 	if err != nil {
 		return nil, offset, false, err
 	}
 	defer f.Close()
+	// Whether somebody writes is asked after the file is there, or a writer that just began would be missed, and
+	// before it is read: what is written between the two is read next time.
+	size, live := int64(0), false
+	if w := l.writer(ref); w != nil {
+		size, _ = w.state()
+		live = true
+	} else if size, err = f.Seek(0, io.SeekEnd); err != nil {
+		return nil, offset, false, fmt.Errorf("seek in the log: %w", err)
+	}
+	if err := begins(f, offset, size); err != nil {
+		return nil, offset, false, err
+	}
 	if _, err := f.Seek(offset, io.SeekStart); err != nil {
 		return nil, offset, false, fmt.Errorf("seek in the log: %w", err)
 	}
@@ -54,6 +58,24 @@ func (l *Logs) Read(ctx context.Context, ref Ref, offset int64, most int) (lines
 		}
 	}
 	return lines, next, false, nil
+}
+
+// begins refuses an offset at which no line can begin.
+func begins(f *os.File, offset, size int64) error {
+	if offset == 0 {
+		return nil
+	}
+	if offset < 0 || offset > size {
+		return ErrOffset
+	}
+	var before [1]byte
+	if _, err := f.ReadAt(before[:], offset-1); err != nil {
+		return fmt.Errorf("read the log: %w", err)
+	}
+	if before[0] != '\n' {
+		return ErrOffset
+	}
+	return nil
 }
 
 // readLine reads a whole line. What follows the last line break is a torn line: io.EOF.
@@ -128,32 +150,36 @@ func (l *Logs) Steps(ctx context.Context, ref Ref) (map[int]int64, error) {
 	return x.Steps, err
 }
 
-// Tail returns the last n data lines of a step.
+// Tail returns the last n data lines of a step. It reads backwards from where the next step begins, so it
+// costs the same in a log of any size.
 func (l *Logs) Tail(ctx context.Context, ref Ref, step, n int) ([]Line, error) {
 	x, err := l.indexOf(ctx, ref)
-	if err != nil {
+	if err != nil || n <= 0 {
 		return nil, err
 	}
-	_, offset := x.seek(x.Steps[step])
-	var out []Line
-	for {
-		got, next, _, err := l.Read(ctx, ref, offset, 4*indexEvery)
+	first, end := x.Steps[step], x.Lines
+	if _, ok := x.Steps[step]; ok {
+		for _, other := range x.Steps {
+			if other > first {
+				end = min(end, other)
+			}
+		}
+	}
+	var blocks [][]Line // the last first
+	for have := 0; have < n && end > first; {
+		from, offset := x.seek(end - 1)
+		got, _, _, err := l.Read(ctx, ref, offset, int(end-from))
 		if err != nil {
 			return nil, err
 		}
-		if len(got) == 0 {
-			return out, nil
-		}
-		for _, line := range got {
-			if line.Step == step && line.Kind == Data {
-				out = append(out, line)
-			}
-		}
-		if len(out) > n {
-			out = slices.Clone(out[len(out)-n:])
-		}
-		offset = next
+		got = got[min(max(0, first-from), int64(len(got))):]
+		got = slices.DeleteFunc(got, func(line Line) bool { return line.Step != step || line.Kind != Data })
+		blocks = append(blocks, got)
+		have, end = have+len(got), from
 	}
+	slices.Reverse(blocks)
+	out := slices.Concat(blocks...)
+	return out[max(0, len(out)-n):], nil
 }
 
 // OpenRaw opens the log's file as it is.
@@ -170,19 +196,27 @@ func (l *Logs) file(ref Ref) (*os.File, error) {
 	return f, nil
 }
 
-// indexOf is the log's index: the writer's own, the saved one, or for a log whose writer was killed a new one.
+// indexOf is the log's index: the writer's own, the saved one, or a new one for a log whose writer was killed
+// or could not write. A new one is saved, as such a log does not change any more.
 func (l *Logs) indexOf(ctx context.Context, ref Ref) (index, error) {
+	if !l.Exists(ref) {
+		return index{}, ErrNoLog
+	}
 	if w := l.writer(ref); w != nil {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return index{Lines: w.lines, Offsets: slices.Clone(w.index.Offsets), Steps: maps.Clone(w.index.Steps)}, nil
+		return w.snapshot(), nil
 	}
 	b, err := os.ReadFile(l.path(ref) + indexSuffix)
 	var x index
 	if err == nil && json.Unmarshal(b, &x) == nil {
 		return x, nil
 	}
-	return l.rebuild(ctx, ref)
+	if x, err = l.rebuild(ctx, ref); err != nil {
+		return index{}, err
+	}
+	if err := x.save(l.path(ref) + indexSuffix); err != nil {
+		l.c.Log.WarnContext(ctx, "save the index of a log", "pipeline", ref.Pipeline, "workflow", ref.Workflow, "error", err)
+	}
+	return x, nil
 }
 
 func (l *Logs) rebuild(ctx context.Context, ref Ref) (index, error) {

@@ -1,11 +1,12 @@
 package logs
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -22,35 +23,41 @@ type Writer struct {
 	mu       sync.Mutex
 	patterns patterns
 	values   []string
-	buf      []byte // encoded lines that are not in the file yet
-	size     int64  // bytes in the file
+	outputs  map[*output]struct{} // streams that are not closed
+	buf      []byte               // encoded lines that are not in the file yet
+	size     int64                // bytes in the file
 	flushed  time.Time
 	timer    *time.Timer
 	err      error // the first failure to write; later lines are refused with it
 	closed   bool
-	kept     int64 // bytes of output kept, against the limit
-	dropped  int64
+	kept     int64 // bytes of the file that are output, against the limit
+	said     int64 // bytes of the spindle's own words, against ownMost
+	dropped  int64 // bytes of output that are not in the file
 	lines    int64
 	index    index
 	wake     chan struct{} // closed and replaced when size grows or the log ends
 }
 
-// AddMask hides more values from now on, in streams that are opened afterwards too.
+// ownMost bounds what the spindle itself says in one log, in bytes. It is apart from the limit of output, so
+// that a step cannot keep the spindle from telling why it ended.
+const ownMost = 1 << 20
+
+// AddMask hides more values from now on, in streams that are open and in later ones.
 func (w *Writer) AddMask(values ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.values = append(append([]string(nil), w.values...), values...)
+	w.values = append(w.values, values...)
 	w.patterns = newPatterns(w.values)
 }
 
-// StepStart says that a step begins. kind is "system" or "user".
+// StepStart says that a step begins. kind is "system" or "user". Texts above the limit of a line are cut.
 func (w *Writer) StepStart(step int, name, command, kind string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.index.Steps[step] = w.lines
 	return w.control(Line{
-		Kind: Control, Content: w.hide(name), Time: w.logs.c.Clock.Now().UTC(), Step: step,
-		StepStatus: Start, StepKind: kind, StepCommand: w.hide(command),
+		Kind: Control, Content: w.words(name), Time: w.logs.c.Clock.Now().UTC(), Step: step,
+		StepStatus: Start, StepKind: kind, StepCommand: w.words(command),
 	})
 }
 
@@ -59,7 +66,7 @@ func (w *Writer) StepEnd(step int, outcome string, exitCode int, reason string) 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	err := w.control(Line{
-		Kind: Control, Content: w.hide(reason), Time: w.logs.c.Clock.Now().UTC(), Step: step,
+		Kind: Control, Content: w.words(reason), Time: w.logs.c.Clock.Now().UTC(), Step: step,
 		StepStatus: End, Outcome: outcome, ExitCode: exitCode,
 	})
 	if err != nil {
@@ -78,12 +85,34 @@ func (w *Writer) System(step int, text string) error {
 	if w.closed {
 		return os.ErrClosed
 	}
-	for _, l := range bytes.SplitAfter([]byte(w.hide(text)), []byte("\n")) {
-		if len(l) > 0 {
-			w.data(step, "", l)
+	if w.err != nil {
+		return w.err
+	}
+	rest := []byte(w.hide(text))
+	if n := len(rest); n > 0 && rest[n-1] != '\n' {
+		rest = append(rest, '\n')
+	}
+	for len(rest) > 0 {
+		n := cutLine(rest, 0, w.logs.c.Limits.Line) // not 0: the last byte is a line end
+		l := rest[:n]
+		rest = rest[n:]
+		if w.said += int64(n); w.said > ownMost {
+			w.dropped += int64(n)
+			continue
 		}
+		w.buf = appendData(w.buf, w.logs.c.Clock.Now(), step, "", l)
+		w.count()
 	}
 	return w.flush()
+}
+
+// words is text that is whole: masked, and cut at the limit of a line.
+func (w *Writer) words(text string) string {
+	text = w.hide(text)
+	if most := w.logs.c.Limits.Line; len(text) > most {
+		text = text[:splitAt([]byte(text), most)] + "…"
+	}
+	return text
 }
 
 // hide masks text that is whole.
@@ -92,12 +121,21 @@ func (w *Writer) hide(text string) string {
 	return string(m.flush(m.feed(nil, []byte(text))))
 }
 
-// Stream takes a step's output. stream is "stdout" or "stderr". Closing it hands over what was withheld; it
-// does not close the log.
+// Stream takes a step's output. stream is "stdout" or "stderr"; any other name is taken as stdout. Closing it
+// hands over what was withheld; it does not close the log. What is open when the log closes is closed with it.
 func (w *Writer) Stream(step int, stream string) io.WriteCloser {
+	if stream != "stderr" {
+		stream = "stdout"
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return &output{w: w, step: step, stream: stream, masker: masker{p: w.patterns}}
+	o := &output{w: w, step: step, stream: stream}
+	if w.closed {
+		o.closed = true
+	} else {
+		w.outputs[o] = struct{}{}
+	}
+	return o
 }
 
 // control writes a control line and flushes.
@@ -113,19 +151,23 @@ func (w *Writer) control(l Line) error {
 	return w.flush()
 }
 
-// data adds a data line to the buffer, or drops it past the limit.
+// data adds a data line to the buffer, or drops it past the limit. Once one line is dropped all later ones are.
 func (w *Writer) data(step int, stream string, content []byte) {
-	if w.kept+int64(len(content)) > w.logs.c.Limits.Bytes {
-		if w.dropped == 0 {
-			note := fmt.Sprintf("— output above the limit of %d bytes is dropped from here on —\n", w.logs.c.Limits.Bytes)
-			w.buf = appendData(w.buf, w.logs.c.Clock.Now(), step, "", []byte(note))
-			w.count()
-		}
+	if w.err != nil || w.dropped > 0 {
 		w.dropped += int64(len(content))
 		return
 	}
-	w.kept += int64(len(content))
+	before := len(w.buf)
 	w.buf = appendData(w.buf, w.logs.c.Clock.Now(), step, stream, content)
+	n := int64(len(w.buf) - before)
+	if w.kept+n > w.logs.c.Limits.Bytes {
+		note := fmt.Sprintf("— output above the limit of %d bytes is dropped from here on —\n", w.logs.c.Limits.Bytes)
+		w.buf = appendData(w.buf[:before], w.logs.c.Clock.Now(), step, "", []byte(note))
+		w.dropped += int64(len(content))
+		w.count()
+		return
+	}
+	w.kept += n
 	w.count()
 }
 
@@ -194,6 +236,14 @@ func (w *Writer) state() (size int64, wake <-chan struct{}) {
 	return w.size, w.wake
 }
 
+// snapshot is the index of the lines that are in the file.
+func (w *Writer) snapshot() index {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_ = w.flush() // so that all that is counted can be read; a failure is told to the next caller
+	return index{Lines: w.lines, Offsets: slices.Clone(w.index.Offsets), Steps: maps.Clone(w.index.Steps)}
+}
+
 // Close puts everything on the disk and ends the log. It may be called twice.
 func (w *Writer) Close() error {
 	w.mu.Lock()
@@ -201,13 +251,20 @@ func (w *Writer) Close() error {
 	if w.closed {
 		return nil
 	}
-	if w.dropped > 0 {
+	for o := range w.outputs {
+		o.end()
+	}
+	if w.dropped > 0 && w.err == nil {
 		note := fmt.Sprintf("— %d bytes of output were dropped: the limit is %d —\n", w.dropped, w.logs.c.Limits.Bytes)
 		w.buf = appendData(w.buf, w.logs.c.Clock.Now(), -1, "", []byte(note))
 		w.count()
 	}
-	w.index.Lines = w.lines
-	err := errors.Join(w.flush(), w.file.Sync(), w.file.Close(), w.index.save(w.logs.path(w.ref)+indexSuffix))
+	err := errors.Join(w.flush(), w.file.Sync(), w.file.Close())
+	if w.err == nil {
+		// Without it, as after a failure to write, readers count the lines that are there.
+		w.index.Lines = w.lines
+		err = errors.Join(err, w.index.save(w.logs.path(w.ref)+indexSuffix))
+	}
 	w.closed = true
 	if w.timer != nil {
 		w.timer.Stop()
@@ -218,80 +275,4 @@ func (w *Writer) Close() error {
 		return fmt.Errorf("close the log: %w", err)
 	}
 	return nil
-}
-
-// output is one stream of one step.
-type output struct {
-	w      *Writer
-	step   int
-	stream string
-	masker masker
-	line   []byte // the masked beginning of a line that has no end yet
-	closed bool
-}
-
-// Write implements io.Writer.
-func (o *output) Write(b []byte) (int, error) {
-	o.w.mu.Lock()
-	defer o.w.mu.Unlock()
-	if o.closed || o.w.closed {
-		return 0, os.ErrClosed
-	}
-	o.line = o.masker.feed(o.line, b)
-	o.lines()
-	if err := o.w.soon(); err != nil {
-		return 0, err
-	}
-	return len(b), nil
-}
-
-// lines moves the whole lines of o.line, and parts of one that is too long, into the log.
-func (o *output) lines() {
-	rest := o.line
-	most := o.w.logs.c.Limits.Line
-	for {
-		i := bytes.IndexByte(rest, '\n')
-		n := i + 1
-		if i < 0 || n > most {
-			if len(rest) <= most {
-				break
-			}
-			n = splitAt(rest, most)
-		}
-		o.w.data(o.step, o.stream, rest[:n])
-		rest = rest[n:]
-	}
-	o.line = append(o.line[:0], rest...)
-}
-
-// splitAt is the greatest length up to most that does not cut a character of b in two.
-func splitAt(b []byte, most int) int {
-	n := most
-	for n > most-4 && n > 0 && b[n]&0xC0 == 0x80 {
-		n--
-	}
-	if n == 0 || b[n]&0xC0 == 0x80 {
-		return most
-	}
-	return n
-}
-
-// Close implements io.Closer.
-func (o *output) Close() error {
-	o.w.mu.Lock()
-	defer o.w.mu.Unlock()
-	if o.closed {
-		return nil
-	}
-	o.closed = true
-	if o.w.closed {
-		return os.ErrClosed
-	}
-	o.line = o.masker.flush(o.line)
-	o.lines()
-	if len(o.line) > 0 {
-		o.w.data(o.step, o.stream, append(o.line, '\n'))
-		o.line = nil
-	}
-	return o.w.flush()
 }
