@@ -18,6 +18,8 @@ const Dir = ".tangled/workflows/"
 type File struct {
 	Path string
 	Data []byte
+	// NotTaken, if not empty, says why Data was not read: "it is a symbolic link". The plan then tells so.
+	NotTaken string
 }
 
 // Input is what a Plan is made of.
@@ -91,6 +93,11 @@ func (c *compiler) group() []group {
 	byName := map[string][]File{}
 	for _, f := range c.in.Files {
 		rest := strings.TrimPrefix(f.Path, Dir)
+		if f.NotTaken != "" {
+			c.tell(Warning, f.Path, warnFile, "make it a regular file within the limits, or remove it",
+				"this is not taken for a workflow: %s", clean(f.NotTaken, 200))
+			continue
+		}
 		if !strings.HasSuffix(rest, ".yml") && !strings.HasSuffix(rest, ".yaml") || strings.Contains(rest, "/") {
 			c.tell(Warning, f.Path, warnFile, "name it "+Dir+"<name>.yml if it is one",
 				"this is not taken for a workflow: workflow files lie in %s and end in .yml or .yaml", Dir)
@@ -149,8 +156,8 @@ func (c *compiler) tell(s Severity, file, code, fix, format string, args ...any)
 	})
 }
 
-// fileName is what can stand in addresses, tables and folder names.
-var fileName = regexp.MustCompile(`^[\p{L}\p{N}_][\p{L}\p{N}_ .+@=-]{0,99}$`)
+// fileName is what can stand in addresses, tables and folder names. Git hosts are asked for no other files.
+var fileName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$`)
 
 // add plans the workflow of g, or notes why it does not start.
 func (c *compiler) add(g group) {
@@ -165,7 +172,7 @@ func (c *compiler) add(g group) {
 	case len(g.files) > 1:
 		p.refuse(codeTwice, "rename one of them", "%s and %s are both named %s", quoted(f.Path), quoted(g.files[1].Path), quoted(g.name))
 	case !fileName.MatchString(g.name):
-		p.refuse(codeFile, "use letters, digits and . _ - only, at most 100", "the file name %s cannot name a workflow", quoted(g.name))
+		p.refuse(codeFile, "use letters, digits and . _ - only, at most 64", "the file name %s cannot name a workflow", quoted(g.name))
 		// No file can have a name that starts so, and two files cannot share this one.
 		sum := sha256.Sum256([]byte(g.name))
 		p.Name = "~file-" + hex.EncodeToString(sum[:6])

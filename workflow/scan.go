@@ -26,7 +26,7 @@ var blockHeader = regexp.MustCompile(`(?:^|[:\-?]\s+|^\s+)[|>][0-9+-]{0,2}\s*(?:
 func scanBytes(r *report, src []byte, lim Limits) {
 	if len(src) > lim.FileBytes {
 		r.err(pos{}, codeLimit, "split the workflow into several files, or move long commands into a script",
-			"the file has %d bytes, more than the %d allowed", len(src), lim.FileBytes)
+			"the file is larger than the %d bytes allowed", lim.FileBytes)
 		return
 	}
 	blank, run := 0, 0
