@@ -106,7 +106,6 @@ func (h *host) source(did string) Source { return Source{Repo: did, KnotURL: h.u
 type origin struct {
 	t   testing.TB
 	dir string
-	n   int
 }
 
 func (h *host) repo(did string, initArgs ...string) *origin {

@@ -15,6 +15,9 @@ import (
 // maxLine bounds a line of the file: a split line with every byte escaped, and its fields.
 const maxLine = 1 << 20
 
+// readAhead is how much of a file is read at once, in bytes. A reader of few lines reads less.
+const readAhead = 64 << 10
+
 // Read returns up to most lines from the byte offset on, the offset after them, and whether the log has
 // ended there. An offset must be 0 or one that Read gave. Errors: ErrNoLog, ErrOffset.
 func (l *Logs) Read(ctx context.Context, ref Ref, offset int64, most int) (lines []Line, next int64, ended bool, err error) {
@@ -39,7 +42,7 @@ func (l *Logs) Read(ctx context.Context, ref Ref, offset int64, most int) (lines
 		return nil, offset, false, fmt.Errorf("seek in the log: %w", err)
 	}
 	next = offset
-	r := bufio.NewReaderSize(io.LimitReader(f, size-offset), 64<<10)
+	r := bufio.NewReaderSize(io.LimitReader(f, size-offset), readAhead/16*min(max(1, most), 16))
 	for len(lines) < most {
 		if err := ctx.Err(); err != nil {
 			return nil, offset, false, err

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -61,7 +62,7 @@ func TestB074LateViewersMissNothing(t *testing.T) {
 // A viewer who comes before the log, or in the moment it begins, is never told that it has ended.
 func TestB075EarlyViewersAreNotToldTheEnd(t *testing.T) {
 	t.Parallel()
-	for range 300 {
+	for range 60 { // each has its syncs of the disk
 		l := open(t, Limits{Delay: time.Millisecond})
 		_, _, _, err := l.Read(t.Context(), ref, 0, 1)
 		require.ErrorIs(t, err, ErrNoLog)
@@ -148,7 +149,7 @@ func TestFollowEndsWithItsContext(t *testing.T) {
 func TestB079ViewerAndStepEndTogether(t *testing.T) {
 	t.Parallel()
 	l := open(t, Limits{})
-	for i := range 300 {
+	for i := range 60 {
 		r := Ref{Pipeline: "p", Workflow: "w", Attempt: i + 1}
 		w, err := l.Create(r, nil)
 		require.NoError(t, err)
@@ -212,7 +213,7 @@ func TestTornLastLine(t *testing.T) {
 	w.snapshot()
 	whole := raw(t, l)
 	last := strings.LastIndex(strings.TrimSuffix(whole, "\n"), "\n") + 1
-	for cut := last; cut < len(whole); cut += 7 {
+	for cut := last; cut < len(whole); cut += 13 {
 		killed := t.TempDir()
 		m := openIn(t, killed, Limits{})
 		require.NoError(t, os.WriteFile(m.path(ref), []byte(whole[:cut]), 0o600))
@@ -297,16 +298,13 @@ func TestPagesOffsetsStepsTails(t *testing.T) {
 		got, err := l.Steps(t.Context(), ref)
 		require.NoError(t, err)
 		require.Equal(t, steps, got)
-		for _, from := range []int64{-5, 0, 1, 255, 256, 257, 511, 512, 513, n - 1, n, n + 1, n + 1000, 1 << 60} {
-			for _, count := range []int{0, 1, 2, 256, 300, 5000} {
+		for _, from := range []int64{-5, 0, 1, 255, 256, 257, n - 1, n, n + 1, 1 << 60} {
+			for _, count := range []int{0, 1, 256, 300} {
 				page, total, err := l.Page(t.Context(), ref, from, count)
 				require.NoError(t, err)
 				require.Equal(t, n, total)
 				want := whole[min(max(0, from), n):min(max(0, from+int64(count)), n)]
-				require.Len(t, page, len(want), "%d %d", from, count)
-				for i := range want {
-					require.Equal(t, want[i], page[i])
-				}
+				require.True(t, slices.Equal(want, page), "%d lines from %d", count, from)
 			}
 			offset, err := l.Offset(t.Context(), ref, from)
 			require.NoError(t, err)
@@ -319,13 +317,10 @@ func TestPagesOffsetsStepsTails(t *testing.T) {
 					want = append(want, line)
 				}
 			}
-			for _, k := range []int{-1, 0, 1, 2, 20, 255, 256, 257, 1000} {
+			for _, k := range []int{-1, 1, 20, 256, 1000} {
 				tail, err := l.Tail(t.Context(), ref, step, k)
 				require.NoError(t, err)
-				require.Equal(t, len(want[max(0, len(want)-max(0, k)):]), len(tail), "step %d, last %d", step, k)
-				for i := range tail {
-					require.Equal(t, want[len(want)-len(tail)+i], tail[i])
-				}
+				require.True(t, slices.Equal(want[max(0, len(want)-max(0, k)):], tail), "step %d, last %d", step, k)
 			}
 		}
 	}
