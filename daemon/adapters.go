@@ -135,8 +135,29 @@ func (h hosts) KnotDID(ctx context.Context, repo string) (string, error) {
 	return "did:web:" + strings.ReplaceAll(u.Host, ":", "%3A"), nil
 }
 
-// vault lists secrets without their values.
+// vault lists secrets without their values, and gives the vault's refusals the name that callers know.
 type vault struct{ *secrets.Vault }
+
+// Put implements xrpc.Secrets.
+func (v vault) Put(ctx context.Context, repo, name, value, by string) error {
+	return unfit(v.Vault.Put(ctx, repo, name, value, by))
+}
+
+// Delete implements xrpc.Secrets.
+func (v vault) Delete(ctx context.Context, repo, name, by string) (bool, error) {
+	was, err := v.Vault.Delete(ctx, repo, name, by)
+	return was, unfit(err)
+}
+
+// unfit turns the vault's refusal of a name or value into one for the caller. Those sentences hold neither.
+func unfit(err error) error {
+	for _, refused := range []error{secrets.ErrName, secrets.ErrTooShort, secrets.ErrTooLong, secrets.ErrNUL, secrets.ErrTooMany} {
+		if errors.Is(err, refused) {
+			return &xrpc.Error{Code: xrpc.InvalidSecret, Message: strings.TrimPrefix(refused.Error(), "secrets: ")}
+		}
+	}
+	return err
+}
 
 // List implements xrpc.Secrets.
 func (v vault) List(ctx context.Context, repo string) ([]xrpc.Secret, error) {
