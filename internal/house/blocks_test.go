@@ -34,7 +34,8 @@ func TestBlocksRun(t *testing.T) {
 		}
 	}
 	bin := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(bin, "spindle"), "./cmd/spindle")
+	// With the flags of the README, so that its own build finds everything compiled.
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(bin, "spindle"), "./cmd/spindle")
 	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
