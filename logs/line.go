@@ -33,9 +33,12 @@ type Line struct {
 	ExitCode int    `json:"exit_code,omitempty"`
 }
 
+// dataStart is how every data line begins.
+const dataStart = `{"kind":"data","content":"`
+
 // appendData appends a data line. It is written by hand because every byte that a step prints passes here.
 func appendData(b []byte, at time.Time, step int, stream string, content []byte) []byte {
-	b = append(b, `{"kind":"data","content":"`...)
+	b = append(b, dataStart...)
 	b = appendEscaped(b, content)
 	b = append(b, `","time":"`...)
 	b = at.UTC().AppendFormat(b, time.RFC3339Nano)

@@ -81,11 +81,15 @@ func begins(f *os.File, offset, size int64) error {
 	return nil
 }
 
-// readLine reads a whole line. What follows the last line break is a torn line: io.EOF.
+// readLine reads a whole line, which holds until the next read. What follows the last line break is a torn
+// line: io.EOF.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	var b []byte
 	for {
 		part, err := r.ReadSlice('\n')
+		if err == nil && b == nil {
+			return part, nil
+		}
 		b = append(b, part...)
 		switch {
 		case err == nil:
@@ -197,51 +201,4 @@ func (l *Logs) file(ref Ref) (*os.File, error) {
 		return nil, fmt.Errorf("open the log: %w", err)
 	}
 	return f, nil
-}
-
-// indexOf is the log's index: the writer's own, the saved one, or a new one for a log whose writer was killed
-// or could not write. A new one is saved, as such a log does not change any more.
-func (l *Logs) indexOf(ctx context.Context, ref Ref) (index, error) {
-	if !l.Exists(ref) {
-		return index{}, ErrNoLog
-	}
-	if w := l.writer(ref); w != nil {
-		return w.snapshot(), nil
-	}
-	b, err := os.ReadFile(l.path(ref) + indexSuffix)
-	var x index
-	if err == nil && json.Unmarshal(b, &x) == nil {
-		return x, nil
-	}
-	if x, err = l.rebuild(ctx, ref); err != nil {
-		return index{}, err
-	}
-	if err := x.save(l.path(ref) + indexSuffix); err != nil {
-		l.c.Log.WarnContext(ctx, "save the index of a log", "pipeline", ref.Pipeline, "workflow", ref.Workflow, "error", err)
-	}
-	return x, nil
-}
-
-func (l *Logs) rebuild(ctx context.Context, ref Ref) (index, error) {
-	x := index{Steps: map[int]int64{}}
-	var offset int64
-	for {
-		lines, next, ended, err := l.Read(ctx, ref, offset, indexEvery)
-		if err != nil {
-			return x, err
-		}
-		for i, line := range lines {
-			if line.Kind == Control && line.StepStatus == Start {
-				x.Steps[line.Step] = x.Lines + int64(i)
-			}
-		}
-		x.Lines += int64(len(lines))
-		if len(lines) == indexEvery {
-			x.Offsets = append(x.Offsets, next)
-		}
-		offset = next
-		if ended || len(lines) == 0 {
-			return x, nil
-		}
-	}
 }
