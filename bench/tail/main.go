@@ -22,7 +22,7 @@ func main() { measure.Main(run) }
 
 func run(ctx context.Context) (err error) {
 	n := flag.Int("n", 100, "lines that a step prints")
-	many := flag.Int("followers", 50, "followers in the second round")
+	many := flag.Int("followers", 16, "followers in the last round; a server lets one address have 16 streams")
 	flag.Parse()
 	w, err := measure.World(ctx, measure.Dummy, 2)
 	if err != nil {
@@ -55,7 +55,7 @@ func follow(ctx context.Context, w *world.World, name string, n int, every time.
 	}
 	// The step waits a second so that everybody is there when it begins to speak.
 	var file strings.Builder
-	file.WriteString("when: [{event: push}]\nengine: dummy\nclone: {skip: true}\nsteps:\n  - name: speak\n    command: |\n      sleep 1\n")
+	file.WriteString("when: [{event: push, branch: ['**']}]\nengine: dummy\nclone: {skip: true}\nsteps:\n  - name: speak\n    command: |\n      sleep 1\n")
 	for range n {
 		fmt.Fprintf(&file, "      now; sleep %g\n", every.Seconds())
 	}
