@@ -80,6 +80,7 @@ func (d *Daemon) build(ctx context.Context) (err error) {
 	}
 	if d.store, err = store.Open(ctx, store.Config{
 		Path: o.DBPath, Clock: o.Clock, Log: o.Log, Admission: o.Admission, Owner: o.Owner, Admins: o.Admins,
+		Members: o.Members, Banned: o.Banned,
 	}); err != nil {
 		return fmt.Errorf("open the database %s: %w", o.DBPath, err)
 	}
@@ -91,7 +92,7 @@ func (d *Daemon) build(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("open the secrets: %w", err)
 	}
-	issuer, err := oidc.Open(oidc.Config{IssuerURL: o.OIDCIssuer, KeyPath: o.OIDCKeyPath, Clock: o.Clock, Dev: o.Dev})
+	issuer, err := oidc.Open(oidc.Config{IssuerURL: o.OIDCIssuer, KeyPath: o.OIDCKeyPath, IdentityKeyPath: o.KeyPath, Clock: o.Clock, Dev: o.Dev})
 	if err != nil {
 		return fmt.Errorf("open the token issuer: %w", err)
 	}

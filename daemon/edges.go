@@ -26,7 +26,7 @@ func (d *Daemon) edges(out outside, v *secrets.Vault, issuer *oidc.Issuer, l *lo
 			Audience: d.self.DID(), Directory: out.directory, Tokens: d.store, Clock: d.o.Clock,
 		})},
 		Knots: hosts{out.knots}, Owner: d.o.Owner, Documents: d.documents(issuer),
-		Ready: d.ready, Draining: d.draining.Load, Origins: d.o.Origins,
+		Ready: d.ready, Draining: d.draining.Load, Origins: d.o.Origins, Proxies: d.o.Proxies,
 		Clock: d.o.Clock, Log: d.o.Log, Metrics: d.metrics.Registerer(),
 	})
 	if err != nil {
@@ -34,7 +34,7 @@ func (d *Daemon) edges(out outside, v *secrets.Vault, issuer *oidc.Issuer, l *lo
 	}
 	d.pages, err = web.New(web.Config{
 		Pipelines: d.store, Repos: d.store, Logs: l, Names: out.directory, Health: d.health,
-		Hostname: d.o.Hostname, Version: d.o.Version, Clock: d.o.Clock, Log: d.o.Log,
+		Hostname: d.o.Hostname, Version: d.o.Version, Client: d.calls.Address, Clock: d.o.Clock, Log: d.o.Log,
 	})
 	if err != nil {
 		return err

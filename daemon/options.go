@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +26,8 @@ type Options struct {
 	// Owner is the DID that owns the server, Admins are further DIDs with the same rights but to the role itself.
 	Owner  string
 	Admins []string
+	// Members are whom closed admission lets in, Banned the accounts and repositories for which nothing is done.
+	Members, Banned []string
 	// Admission is closed unless set otherwise.
 	Admission rbac.Admission
 
@@ -62,6 +66,8 @@ type Options struct {
 	Timeout, MaxTimeout time.Duration
 	// Drain is how long running workflows may go on after a stop was asked for.
 	Drain time.Duration
+	// Proxies are the networks of reverse proxies whose X-Forwarded-For is believed.
+	Proxies []netip.Prefix
 	// Origins are the web origins that browsers may call from; "*" is every origin.
 	Origins []string
 
@@ -86,9 +92,14 @@ func (o *Options) check() error {
 	if _, err := syntax.ParseDID("did:web:" + o.Hostname); err != nil {
 		return fmt.Errorf("hostname %q does not make a did:web: %w", o.Hostname, err)
 	}
-	for _, did := range append([]string{o.Owner}, o.Admins...) {
+	for _, did := range slices.Concat([]string{o.Owner}, o.Admins, o.Members, o.Banned) {
 		if _, err := syntax.ParseDID(did); err != nil {
-			return fmt.Errorf("%q is not a DID (did:plc:… or did:web:…); it is asked for as the owner or an admin", did)
+			return fmt.Errorf("%q is not a DID (did:plc:… or did:web:…); owner, admins, members and banned are told by DID", did)
+		}
+	}
+	for _, did := range o.Banned {
+		if did == o.Owner || slices.Contains(o.Admins, did) || slices.Contains(o.Members, did) {
+			return fmt.Errorf("%s is banned and has a role as well; take it from one of the lists", did)
 		}
 	}
 	if o.Admission == "" {

@@ -124,7 +124,7 @@ func (g *Gate) Admit(repo Repo) Decision {
 		return refuse(CodeOwnerChanged, "repository %s belongs to %s now and no longer to %s; its new owner can push again", repo.DID, now, repo.Owner)
 	}
 	if !g.enforce(repo.Owner, Spindle, inSpindle, Admit) {
-		return refuse(CodeNotAllowed, "this spindle runs pipelines only for people whom its owner allows, and %s is not one; the spindle's owner can run: spindle allow %s", repo.Owner, repo.Owner)
+		return refuse(CodeNotAllowed, "this spindle runs pipelines only for people whom its owner allows, and %s is not one; the spindle's owner can add it to SPINDLE_SERVER_MEMBERS", repo.Owner)
 	}
 	return Decision{Allowed: true}
 }
@@ -153,7 +153,7 @@ func (g *Gate) May(actor string, a Action, repo Repo) Decision {
 	if a == Push || a == Approve {
 		if d := g.Admit(repo); !d.Allowed {
 			if d.Code == CodeNotAllowed {
-				d = refuse(CodePaused, "repository %s is paused: its owner %s is not served by this spindle at present; the spindle's owner can run: spindle allow %s", repo.DID, repo.Owner, repo.Owner)
+				d = refuse(CodePaused, "repository %s is paused: its owner %s is not served by this spindle at present; the spindle's owner can add it to SPINDLE_SERVER_MEMBERS", repo.DID, repo.Owner)
 			}
 			return d
 		}

@@ -167,7 +167,7 @@ func TestRefusalsSayWhy(t *testing.T) {
 	require.NoError(t, err)
 	a := Repo{DID: repoA, Owner: alice}
 	require.Equal(t, CodeNotAllowed, g.Admit(a).Code)
-	require.Contains(t, g.Admit(a).Sentence, "spindle allow "+alice)
+	require.Contains(t, g.Admit(a).Sentence, alice+" is not one; the spindle's owner can add it to SPINDLE_SERVER_MEMBERS")
 	require.Equal(t, CodePaused, g.May(alice, Push, a).Code)
 	require.Equal(t, CodeBanned, g.May(bob, Push, a).Code)
 	require.Equal(t, CodeNotCollaborator, g.May(boss, Push, a).Code)

@@ -44,6 +44,9 @@ type Config struct {
 	// configuration no longer names are taken away.
 	Owner  string
 	Admins []string
+	// Members are whom closed admission lets in, Banned whom nothing is done for, accounts and repositories alike.
+	// Who is named twice has the role that is named first here: owner, admin, member, banned.
+	Members, Banned []string
 	// AuditKey keys the audit trail's hash chain and should live outside the database. Empty still chains.
 	AuditKey []byte
 	// LeaseMargin is how long after its end a lease is left alone, since the holder's clock may differ; 0 is 5 s.
@@ -237,7 +240,7 @@ func (s *Store) settle(ctx context.Context) error {
 		if err := t.exec1("UPDATE state SET clean = 0 WHERE id = 1"); err != nil {
 			return err
 		}
-		if err := t.configure(s.c.Owner, s.c.Admins); err != nil {
+		if err := t.configure(s.c); err != nil {
 			return err
 		}
 		if err := t.repairPolicy(); err != nil {

@@ -210,13 +210,17 @@ func (t *tx) setRole(did string, role rbac.Role, source, by string, on bool) err
 	return t.revoke(rbac.Grant(did, role, rbac.Spindle))
 }
 
-// configure makes the owner and the admins those of the configuration.
-func (t *tx) configure(owner string, admins []string) error {
+// configure makes the roles that the configuration gives those of c.
+func (t *tx) configure(c Config) error {
 	want := map[string]rbac.Role{}
-	for _, a := range admins {
-		want[a] = rbac.Admin
+	for _, l := range []struct {
+		role rbac.Role
+		dids []string
+	}{{rbac.Banned, c.Banned}, {rbac.Member, c.Members}, {rbac.Admin, c.Admins}, {rbac.Owner, []string{c.Owner}}} {
+		for _, did := range l.dids {
+			want[did] = l.role
+		}
 	}
-	want[owner] = rbac.Owner
 	rows, err := t.query("SELECT 0, did, role, 'spindle' FROM members WHERE source = 'config'")
 	if err != nil {
 		return err
@@ -244,6 +248,11 @@ func (t *tx) configure(owner string, admins []string) error {
 		}
 		if err := t.audit("spindle", "policy.configured", did, string(role)); err != nil {
 			return err
+		}
+		if role == rbac.Banned {
+			if err := t.endBanned(did, "spindle"); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -329,11 +338,16 @@ func (s *Store) command(ctx context.Context, verb, did, by string, role rbac.Rol
 		if role != rbac.Banned || !on {
 			return nil
 		}
-		ws, err := t.refs(`SELECT pipeline, name FROM workflows WHERE status IN ('waiting', 'held', 'preparing', 'running')
-			AND (owner = ?1 OR repo = ?1)`, did)
-		if err != nil {
-			return err
-		}
-		return t.cancelAll(ws, pipeline.CancelAsked{By: by, As: pipeline.Refused, Reason: did + " was banned from this spindle"})
+		return t.endBanned(did, by)
 	})
+}
+
+// endBanned ends what waits and runs for an account or a repository that was banned.
+func (t *tx) endBanned(did, by string) error {
+	ws, err := t.refs(`SELECT pipeline, name FROM workflows WHERE status IN ('waiting', 'held', 'preparing', 'running')
+		AND (owner = ?1 OR repo = ?1)`, did)
+	if err != nil {
+		return err
+	}
+	return t.cancelAll(ws, pipeline.CancelAsked{By: by, As: pipeline.Refused, Reason: did + " was banned from this spindle"})
 }

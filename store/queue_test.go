@@ -119,7 +119,7 @@ func TestT01PausedAtTheDequeue(t *testing.T) {
 	require.NoError(t, b.Disallow(b.ctx(), alice, boss))
 	require.Nil(t, b.claim(anyWork))
 	require.Equal(t, pipeline.Refused, b.get(p.ID).Status)
-	require.Contains(t, b.get(p.ID).Workflows[0].Reason, "spindle allow")
+	require.Contains(t, b.get(p.ID).Workflows[0].Reason, "SPINDLE_SERVER_MEMBERS")
 }
 
 // T13: an approval is for one run, by somebody else than its actor who may approve, once.

@@ -100,6 +100,9 @@ func (s *slots) give(addr string) {
 	}
 }
 
+// Address is what limits count the sender of r as.
+func (s *Server) Address(r *http.Request) string { return s.address(r) }
+
 // address is the client's address as limits count it: an IPv4 address or an IPv6 /64. Behind a proxy that
 // is trusted it is the last address in X-Forwarded-For that is not a trusted proxy itself.
 func (s *Server) address(r *http.Request) string {

@@ -29,6 +29,7 @@ type built struct {
 	err  error
 }
 
+// shared lives as long as the tests do.
 var shared built
 
 func TestMain(m *testing.M) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +22,9 @@ type config struct {
 	Hostname    string   `env:"SPINDLE_SERVER_HOSTNAME"`
 	Owner       string   `env:"SPINDLE_SERVER_OWNER"`
 	Admins      []string `env:"SPINDLE_SERVER_ADMINS"`
+	Members     []string `env:"SPINDLE_SERVER_MEMBERS"`         // (own)
+	Banned      []string `env:"SPINDLE_SERVER_BANNED"`          // (own)
+	Proxies     []string `env:"SPINDLE_SERVER_TRUSTED_PROXIES"` // (own)
 	Admission   string   `env:"SPINDLE_SERVER_ADMISSION, default=closed"`
 	KeyPath     string   `env:"SPINDLE_SERVER_KEY_PATH"`
 	ListenAddr  string   `env:"SPINDLE_SERVER_LISTEN_ADDR, default=0.0.0.0:6555"`
@@ -104,6 +108,22 @@ func (c config) check() error {
 		return fmt.Errorf("SPINDLE_SERVER_DEV_EXTRA_HOSTS works only with SPINDLE_SERVER_DEV=true; unset one or set the other")
 	}
 	return nil
+}
+
+// proxies reads networks and single addresses.
+func (c config) proxies() ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for _, p := range c.Proxies {
+		net, err := netip.ParsePrefix(p)
+		if addr, aerr := netip.ParseAddr(p); aerr == nil {
+			net, err = netip.PrefixFrom(addr, addr.BitLen()), nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("SPINDLE_SERVER_TRUSTED_PROXIES: %q is neither an address nor a network such as 10.0.0.0/8", p)
+		}
+		out = append(out, net)
+	}
+	return out, nil
 }
 
 // hosts reads name:address entries.

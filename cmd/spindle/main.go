@@ -60,7 +60,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		Suggest:        true,
 		Commands: []*cli.Command{
 			demoCommand(stdout, stderr), devCommand(stdout, stderr), serveCommand(environ, stderr),
-			lintCommand(environ, os.Stdin, stdout), explainCommand(stdout),
+			lintCommand(environ, os.Stdin, stdout), explainCommand(stdout), schemaCommand(stdout),
 			keyCommand(stdout), versionCommand(stdout),
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {

@@ -47,6 +47,10 @@ func serve(ctx context.Context, environ []string, stderr io.Writer) error {
 	if err != nil {
 		return fail(exitUsage, err)
 	}
+	proxies, err := c.proxies()
+	if err != nil {
+		return fail(exitUsage, err)
+	}
 	state, err := filepath.Abs(c.StateDir)
 	if err != nil {
 		return fail(exitEnv, fmt.Errorf("SPINDLE_SERVER_STATE_DIR: %w", err))
@@ -71,6 +75,7 @@ func serve(ctx context.Context, environ []string, stderr io.Writer) error {
 	}
 	d, err := daemon.Build(ctx, daemon.Options{
 		Hostname: c.Hostname, PublicURL: c.PublicURL, Owner: c.Owner, Admins: c.Admins,
+		Members: c.Members, Banned: c.Banned, Proxies: proxies, Version: version(),
 		Admission: rbac.Admission(c.Admission), KeyPath: c.KeyPath, OIDCKeyPath: c.OIDCKeyPath,
 		OIDCIssuer: c.OIDCIssuer, SecretsKeyPath: c.SecretsKey, DBPath: c.DBPath, LogDir: c.LogDir,
 		RepoDir: c.RepoDir, StateDir: state, ListenAddr: c.ListenAddr, MetricsAddr: c.MetricsAddr,
