@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"spindle/engines"
@@ -30,40 +31,33 @@ type attempt struct {
 	log     *slog.Logger
 
 	spec     workflow.Spec
-	source   knot.Source
+	limit    time.Duration // of the whole attempt
+	source   knot.Source   // of the code
 	out      *logs.Writer
 	machine  engines.Attempt
 	dir      string
-	env      []string // of every step, without the step's own
-	secrets  []string
-	began    bool
-	released bool
-	stale    bool
-}
-
-// ending is how an attempt ended.
-type ending struct {
-	status  pipeline.Status
-	exit    int
-	reason  string
-	drained bool
+	env      []string // the framework's own, of every step
+	secrets  []string // NAME=value
+	released bool     // that secrets or a token are handed out is written down
+	stale    bool     // nothing more may be told
 }
 
 // run does everything up to the last step. It leaves closing to close.
 func (a *attempt) run(ctx context.Context) ending {
-	if err := json.Unmarshal(a.claimed.Workflow.Spec, &a.spec); err != nil {
-		a.log.Error("read the stored spec", "err", err)
-		return ending{status: pipeline.Error, reason: "the stored definition of this workflow cannot be read"}
+	if err := a.read(); err != nil {
+		return a.stopped(ctx, err)
 	}
-	limit := a.limit()
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, a.limit, errTimeout)
 	defer cancel()
-	if err := a.prepare(ctx, limit); err != nil {
-		return a.stopped(ctx, limit, err)
+	if end, ok := a.ended(ctx); ok {
+		return end
+	}
+	if err := a.prepare(ctx); err != nil {
+		return a.stopped(ctx, err)
 	}
 	steps := a.steps()
 	for i, s := range steps {
-		end := a.step(ctx, limit, i, s)
+		end := a.step(ctx, i, s)
 		if end == nil {
 			continue
 		}
@@ -75,34 +69,32 @@ func (a *attempt) run(ctx context.Context) ending {
 	return ending{status: pipeline.Passed}
 }
 
-// errTimeout is the cause of a context that ended because the workflow's time was up.
-var errTimeout = errors.New("the workflow's time is up")
-
-// limit is how long the attempt may take.
-func (a *attempt) limit() time.Duration {
-	d := a.spec.Timeout
-	if d <= 0 {
-		d = a.r.c.Timeout
+// read takes the definition out of the claim and looks once more at what is about to be run.
+func (a *attempt) read() error {
+	if err := json.Unmarshal(a.claimed.Workflow.Spec, &a.spec); err != nil {
+		return engines.Fault("the stored definition of this workflow cannot be read", err)
 	}
-	return min(d, a.r.c.MaxTimeout)
+	if len(a.spec.Steps) == 0 {
+		// Nothing to do would be a pass that nobody earned.
+		return engines.Fault("the stored definition of this workflow has no steps", nil)
+	}
+	if err := a.claimed.Pipeline.Trigger.Check(); err != nil {
+		return engines.Fault(strings.TrimPrefix(err.Error(), "pipeline: "), err)
+	}
+	a.limit = a.spec.Timeout
+	if a.limit <= 0 {
+		a.limit = a.r.c.Timeout
+	}
+	a.limit = min(a.limit, a.r.c.MaxTimeout)
+	return nil
 }
 
-// prepare opens the log, the machine, and what the run is entitled to.
-func (a *attempt) prepare(ctx context.Context, limit time.Duration) error {
+// prepare opens the log and the machine with what the run is entitled to.
+func (a *attempt) prepare(ctx context.Context) error {
 	p, w := a.claimed.Pipeline, a.claimed.Workflow
-	values, err := a.r.c.Secrets.Run(ctx, p.Repo, p.Trust)
-	if err != nil {
-		return fmt.Errorf("read the repository's secrets: %w", err)
-	}
-	token, err := a.token(ctx, limit)
+	token, values, err := a.entitle(ctx)
 	if err != nil {
 		return err
-	}
-	if len(values) > 0 || token != "" {
-		if err := a.r.c.Facts.MarkReleased(ctx, a.claimed.Lease); err != nil {
-			return fmt.Errorf("write down that secrets are handed out: %w", err)
-		}
-		a.released = true
 	}
 	mask := make([]string, 0, len(values)+1)
 	for _, v := range values {
@@ -111,19 +103,68 @@ func (a *attempt) prepare(ctx context.Context, limit time.Duration) error {
 	if token != "" {
 		mask = append(mask, token)
 	}
+	a.secrets = secretEnv(values)
 	a.out, err = a.r.c.Logs.Create(logs.Ref{
 		Pipeline: string(p.ID), Workflow: w.Name, Attempt: a.claimed.Lease.Attempt,
 	}, mask)
 	if err != nil {
 		return fmt.Errorf("open the log: %w", err)
 	}
-	engine, ok := a.r.engines[a.spec.Engine]
-	if !ok {
-		return engines.Fault(fmt.Sprintf("this machine has no engine %q", a.spec.Engine), nil)
-	}
 	a.source, err = a.r.c.Checkouts.Locate(ctx, p.Trigger.CodeRepo())
 	if err != nil {
 		return fmt.Errorf("find the knot of %s: %w", p.Trigger.CodeRepo(), err)
+	}
+	if err := a.open(ctx); err != nil {
+		return fmt.Errorf("open a machine: %w", err)
+	}
+	a.env = frameworkEnv(p, a.repoURL(ctx), a.claimed.Rkey)
+	if token != "" {
+		a.env = append(a.env, "TANGLED_ID_TOKEN="+token)
+	}
+	a.env = append(a.env, "HOME="+a.machine.Home())
+	return nil
+}
+
+// entitle reads the secrets and the token that the run may have, and writes down that it is given them before
+// anything can use them.
+func (a *attempt) entitle(ctx context.Context) (token string, values map[string]string, err error) {
+	p := a.claimed.Pipeline
+	if p.Trust.Secrets() {
+		if values, err = a.r.c.Secrets.Run(ctx, p.Repo, p.Trust); err != nil {
+			return "", nil, engines.Fault("the repository's secrets could not be read (not your code)", err)
+		}
+	}
+	if token, err = a.token(ctx); err != nil {
+		return "", nil, err
+	}
+	if len(values) == 0 && token == "" {
+		return "", nil, nil
+	}
+	if err := a.r.c.Facts.MarkReleased(ctx, a.claimed.Lease); err != nil {
+		return "", nil, fmt.Errorf("write down that secrets are handed out: %w", err)
+	}
+	a.released = true
+	return token, values, nil
+}
+
+// token is the run's ID token, or "" where it asks for none or may have none.
+func (a *attempt) token(ctx context.Context) (string, error) {
+	p := a.claimed.Pipeline
+	if a.spec.Audience == "" || a.r.c.Tokens == nil || !p.Trust.Tokens() {
+		return "", nil
+	}
+	t, err := a.r.c.Tokens.Token(ctx, p, a.claimed.Workflow.Name, a.spec.Audience, a.limit)
+	if err != nil {
+		return "", engines.Fault("the ID token of this run could not be signed", err)
+	}
+	return t, nil
+}
+
+// open makes the attempt's folder and its machine.
+func (a *attempt) open(ctx context.Context) error {
+	engine, ok := a.r.engines[a.spec.Engine]
+	if !ok {
+		return engines.Fault(fmt.Sprintf("this machine has no engine %q", a.spec.Engine), nil)
 	}
 	id := a.id()
 	a.dir = filepath.Join(a.r.c.Dir, id)
@@ -131,21 +172,13 @@ func (a *attempt) prepare(ctx context.Context, limit time.Duration) error {
 	if err := os.MkdirAll(git, 0o755); err != nil {
 		return fmt.Errorf("make the attempt's folder: %w", err)
 	}
-	framework := frameworkEnv(p, a.source.CloneURL(), a.claimed.Rkey)
-	if token != "" {
-		framework = append(framework, "TANGLED_ID_TOKEN="+token)
-	}
-	a.env = framework
-	a.secrets = secretEnv(values)
 	spec := engines.Spec{ID: id, Image: a.spec.Image, Limits: a.r.c.Limits}
 	if !a.spec.Clone.Skip {
 		spec.Mounts = []engines.Mount{{Source: git, Target: gitMount}}
 	}
-	a.machine, err = engine.Open(ctx, spec)
-	if err != nil {
-		return fmt.Errorf("open a machine: %w", err)
-	}
-	return nil
+	var err error
+	a.machine, err = guarded(func() (engines.Attempt, error) { return engine.Open(ctx, spec) })
+	return err
 }
 
 // id names the attempt's machine. Workflow names may hold any character, so they are told by a digest.
@@ -155,62 +188,28 @@ func (a *attempt) id() string {
 	return fmt.Sprintf("%s-%s-%d", l.Pipeline, hex.EncodeToString(sum[:4]), l.Epoch)
 }
 
-// token is the run's ID token, or "" where it asks for none or may have none.
-func (a *attempt) token(ctx context.Context, limit time.Duration) (string, error) {
-	p := a.claimed.Pipeline
-	if a.spec.Audience == "" || a.r.c.Tokens == nil || !p.Trust.Tokens() {
-		return "", nil
+// repoURL is where the repository itself, not a fork that the code comes from, is cloned from; empty when
+// that cannot be told.
+func (a *attempt) repoURL(ctx context.Context) string {
+	repo := a.claimed.Pipeline.Repo
+	if a.source.Repo == repo {
+		return a.source.CloneURL()
 	}
-	t, err := a.r.c.Tokens.Token(ctx, p, a.claimed.Workflow.Name, a.spec.Audience, limit)
+	src, err := a.r.c.Checkouts.Locate(ctx, repo)
 	if err != nil {
-		return "", engines.Fault("the ID token of this run could not be signed", err)
+		a.log.Warn("find the knot of the pull request's target", "repo", repo, "err", err)
+		return ""
 	}
-	return t, nil
+	return src.CloneURL()
 }
 
-// stopped turns the failure of something that is not a step into an ending. A context that ended explains
-// the failure better than the error does.
-func (a *attempt) stopped(ctx context.Context, limit time.Duration, err error) ending {
-	if end, ok := a.ended(ctx, limit); ok {
-		return end
-	}
-	a.log.Error("the attempt failed outside of its steps", "err", err)
-	reason := publicReason(err)
-	if a.out != nil {
-		if werr := a.out.System(-1, reason+"\n"); werr != nil {
-			a.log.Error("write the reason to the log", "err", werr)
-		}
-	}
-	return ending{status: pipeline.Error, reason: reason}
-}
-
-// ended tells how the attempt ends if its context has ended.
-func (a *attempt) ended(ctx context.Context, limit time.Duration) (ending, bool) {
-	if ctx.Err() == nil {
-		return ending{}, false
-	}
-	cause := context.Cause(ctx)
-	var stop *pipeline.Stop
-	switch {
-	case errors.As(cause, &stop) && stop.Kind == pipeline.StopStale:
-		a.stale = true
-		return ending{}, true
-	case errors.As(cause, &stop) && stop.Kind == pipeline.StopCancel:
-		return ending{status: pipeline.Cancelled, reason: "cancelled by " + stop.By}, true
-	case errors.Is(cause, errTimeout):
-		return ending{
-			status: pipeline.Timeout,
-			reason: fmt.Sprintf("stopped at the workflow's limit of %s; a longer one is set with `timeout:`", limit),
-		}, true
-	}
-	return ending{drained: true}, true
-}
-
-// close ends the machine, then the log, then the files.
+// close ends the machine, then the log, then the files. What steps have printed is on the disk since their
+// ends, so a log that does not close costs its index and no line. ctx bounds the machine's end only.
 func (a *attempt) close(ctx context.Context) error {
 	var errs []error
 	if a.machine != nil {
-		errs = append(errs, a.machine.Close(ctx))
+		_, err := guarded(func() (struct{}, error) { return struct{}{}, a.machine.Close(ctx) })
+		errs = append(errs, err)
 	}
 	if a.out != nil {
 		errs = append(errs, a.out.Close())
@@ -219,16 +218,4 @@ func (a *attempt) close(ctx context.Context) error {
 		errs = append(errs, os.RemoveAll(a.dir))
 	}
 	return errors.Join(errs...)
-}
-
-// publicReason is what anyone may read of err.
-func publicReason(err error) string {
-	var e *engines.Error
-	if errors.As(err, &e) {
-		return e.Public
-	}
-	if s, ok := knot.Sentence(err); ok {
-		return s
-	}
-	return "the machinery that runs this workflow had a fault; it is not your code"
 }

@@ -7,6 +7,9 @@
 // the machine is gone before the seat is given back. Every fact carries the lease's epoch; once the store
 // says that the lease is stale, nothing more is told.
 //
+// Whatever goes wrong, an attempt ends with a status and a sentence: an engine that panics, a log that cannot
+// be written, a machine that does not end. Failed is the person's command, Error everything else.
+//
 // Secrets go only to runs whose trust allows them (pipeline.Trust.Secrets); that they were handed out is
 // written down first, so that a restart does not run such an attempt twice unasked.
 package runner

@@ -9,27 +9,26 @@ import (
 )
 
 // frameworkEnv is what every step is told about its run, in the names that workflows of the network rely
-// on. Names that would carry an unknown value are left out.
-func frameworkEnv(p pipeline.Pipeline, cloneURL, rkey string) []string {
+// on. Names that would carry an unknown value are left out. TANGLED_REPO_* is the repository whose workflows
+// run, also for a pull request from a fork.
+func frameworkEnv(p pipeline.Pipeline, repoURL, rkey string) []string {
 	t := p.Trigger
-	env := []string{
-		"CI=true",
-		"TANGLED_PIPELINE_ID=" + string(p.ID),
-		"TANGLED_PIPELINE_KIND=" + string(t.Kind),
-		"TANGLED_REPO_DID=" + p.Owner,
-		"TANGLED_REPO_REPO_DID=" + p.Repo,
-		"TANGLED_REPO_KNOT=" + p.Knot,
-		"TANGLED_REPO_NAME=" + rkey,
-		"TANGLED_REPO_URL=" + cloneURL,
-		"TANGLED_SHA=" + t.Commit,
-		"TANGLED_COMMIT_SHA=" + t.Commit,
-	}
+	env := []string{"CI=true"}
 	add := func(name, value string) {
 		if value != "" {
 			env = append(env, name+"="+value)
 		}
 	}
+	add("TANGLED_PIPELINE_ID", string(p.ID))
+	add("TANGLED_PIPELINE_KIND", string(t.Kind))
+	add("TANGLED_REPO_DID", p.Owner)
+	add("TANGLED_REPO_REPO_DID", p.Repo)
+	add("TANGLED_REPO_KNOT", p.Knot)
+	add("TANGLED_REPO_NAME", rkey)
+	add("TANGLED_REPO_URL", repoURL)
 	add("TANGLED_REPO_DEFAULT_BRANCH", p.DefaultBranch)
+	add("TANGLED_SHA", t.Commit)
+	add("TANGLED_COMMIT_SHA", t.Commit)
 	if t.Pull != nil {
 		add("TANGLED_PR_SOURCE_BRANCH", t.Pull.SourceBranch)
 		add("TANGLED_PR_TARGET_BRANCH", t.Pull.TargetBranch)

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -16,7 +17,9 @@ import (
 // Facts is where an attempt's facts go: the store, or the wire to it.
 type Facts interface {
 	Apply(ctx context.Context, id pipeline.ID, workflow string, f pipeline.Fact) (pipeline.Workflow, error)
+	// StartStep writes the start of a step; the first one makes the workflow running.
 	StartStep(ctx context.Context, l pipeline.Lease, s pipeline.Step) error
+	// EndStep writes the end of a step, also of one that never started.
 	EndStep(ctx context.Context, l pipeline.Lease, s pipeline.Step) error
 	// MarkReleased writes down that secrets or a token are about to be handed to the attempt.
 	MarkReleased(ctx context.Context, l pipeline.Lease) error
@@ -93,38 +96,76 @@ func (r *Runner) Names() []string {
 	return out
 }
 
-// Execute implements queue.Executor: it takes c to its end and reports it.
+// Execute implements queue.Executor: it takes c to its end and reports it, whatever happens on the way.
 func (r *Runner) Execute(ctx context.Context, c *store.Claimed) {
 	log := r.c.Log.With("pipeline", c.Lease.Pipeline, "workflow", c.Lease.Workflow, "attempt", c.Lease.Attempt)
 	a := &attempt{r: r, claimed: c, log: log}
-	end := a.run(ctx)
+	end, err := guarded(func() (ending, error) { return a.run(ctx), nil })
+	if err != nil {
+		end = a.stopped(ctx, err)
+	}
 	// What the attempt found out must be written even though its own context has ended.
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+	ctx = context.WithoutCancel(ctx)
+	closing, cancel := context.WithTimeout(ctx, closeTime)
 	defer cancel()
-	if err := a.close(last); err != nil {
+	if err := a.close(closing); err != nil {
 		log.Error("clean up after the attempt", "err", err)
 	}
 	if a.stale {
 		log.Warn("the lease was lost; the result is not told")
 		return
 	}
-	if end.drained {
-		// The workflow itself did nothing wrong: hand it back, so that another attempt takes it up.
-		_, err := r.c.Facts.Apply(last, c.Lease.Pipeline, c.Lease.Workflow, pipeline.Lost{
-			Epoch: c.Lease.Epoch, Again: !a.released, Reason: "interrupted: the spindle was stopped",
-		})
-		if err != nil {
-			log.Error("hand the workflow back", "err", err)
-		}
-		return
-	}
-	f := pipeline.Finished{Epoch: c.Lease.Epoch, Status: end.status, ExitCode: end.exit, Reason: end.reason}
-	if _, err := r.c.Facts.Apply(last, c.Lease.Pipeline, c.Lease.Workflow, f); err != nil {
+	f := a.fact(end)
+	switch err := a.tell(ctx, f); {
+	case lost(err):
+		log.Warn("the lease was lost; the result is not believed", "status", end.status)
+	case err != nil:
 		log.Error("report the end of the attempt", "status", end.status, "err", err)
-		return
+	case end.drained:
+		log.Info("workflow handed back")
+	default:
+		log.Info("workflow ended", "status", end.status, "exit", end.exit, "reason", end.reason)
 	}
-	log.Info("workflow ended", "status", end.status, "exit", end.exit, "reason", end.reason)
 }
 
-// closeTime bounds what is done after the attempt's end: killing its machine, syncing its log, its last row.
-const closeTime = time.Minute
+// fact is what the store is told of end.
+func (a *attempt) fact(end ending) pipeline.Fact {
+	epoch := a.claimed.Lease.Epoch
+	if !end.drained {
+		return pipeline.Finished{Epoch: epoch, Status: end.status, ExitCode: end.exit, Reason: end.reason}
+	}
+	// The workflow itself did nothing wrong: it is handed back, so that another attempt takes it up.
+	reason := (&pipeline.Stop{Kind: pipeline.StopDrain}).Sentence()
+	if a.released {
+		reason += "; it had been given secrets or a token, so it is not repeated by itself"
+	}
+	return pipeline.Lost{Epoch: epoch, Again: !a.released, Reason: reason}
+}
+
+// tell reports f, again and again while that may help. The lease is kept meanwhile by whoever called Execute.
+func (a *attempt) tell(ctx context.Context, f pipeline.Fact) error {
+	ctx, cancel := context.WithTimeout(ctx, reportTime)
+	defer cancel()
+	l := a.claimed.Lease
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		_, err := a.r.c.Facts.Apply(ctx, l.Pipeline, l.Workflow, f)
+		if err == nil || lost(err) || errors.Is(err, pipeline.ErrMove) || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrClosed) {
+			return err
+		}
+		a.log.Warn("report the end of the attempt: trying again", "err", err)
+		if a.r.c.Clock.Sleep(ctx, pause) != nil {
+			return err
+		}
+	}
+}
+
+const (
+	// closeTime bounds the end of an attempt's machine.
+	closeTime = time.Minute
+	// reportTime bounds the report, which has a time of its own, so that a machine that does not end does not
+	// cost the result.
+	reportTime = time.Minute
+	// firstPause and maxPause are the first and the longest time between two tries of the report.
+	firstPause = 100 * time.Millisecond
+	maxPause   = 5 * time.Second
+)

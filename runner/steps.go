@@ -10,7 +10,6 @@ import (
 	"spindle/engines"
 	"spindle/knot"
 	"spindle/pipeline"
-	"spindle/store"
 	"spindle/workflow"
 )
 
@@ -18,6 +17,7 @@ import (
 type planned struct {
 	name, command string
 	kind          pipeline.StepKind
+	limit         time.Duration // of the step alone; 0 is none
 	do            func(ctx context.Context, index int) (engines.Result, error)
 }
 
@@ -32,7 +32,7 @@ func (a *attempt) steps() []planned {
 	}
 	for _, s := range a.spec.Steps {
 		out = append(out, planned{
-			name: s.Name, command: s.Command, kind: pipeline.UserStep,
+			name: s.Name, command: s.Command, kind: pipeline.UserStep, limit: s.Timeout,
 			do: func(ctx context.Context, index int) (engines.Result, error) { return a.command(ctx, index, s) },
 		})
 	}
@@ -40,7 +40,7 @@ func (a *attempt) steps() []planned {
 }
 
 // step runs one step and tells of it. It returns nil when the next may follow.
-func (a *attempt) step(ctx context.Context, limit time.Duration, i int, s planned) *ending {
+func (a *attempt) step(ctx context.Context, i int, s planned) *ending {
 	// Status rows outlive the attempt's context: a cancelled step still gets its end.
 	rows := context.WithoutCancel(ctx)
 	l := a.claimed.Lease
@@ -49,86 +49,93 @@ func (a *attempt) step(ctx context.Context, limit time.Duration, i int, s planne
 		Status: pipeline.Running, StartedAt: a.r.c.Clock.Now(),
 	}
 	if err := a.out.StepStart(i, s.name, s.command, string(s.kind)); err != nil {
-		end := a.stopped(ctx, limit, fmt.Errorf("write the log: %w", err))
+		end := a.stopped(ctx, fmt.Errorf("write the log: %w", err))
 		return &end
 	}
-	if err := a.tellStart(rows, l, row); err != nil {
-		return a.untold(ctx, limit, err)
+	if err := a.r.c.Facts.StartStep(rows, l, row); err != nil {
+		end := a.stopped(ctx, fmt.Errorf("write the step's status: %w", err))
+		return &end
 	}
-	res, err := s.do(ctx, i)
+	res, err := guarded(func() (engines.Result, error) { return s.do(ctx, i) })
 	row.FinishedAt = a.r.c.Clock.Now()
-	end := a.judge(ctx, limit, &row, res, err)
+	end := a.judge(ctx, s, &row, res, err)
 	if a.stale {
 		return end
 	}
 	if err := a.out.StepEnd(i, string(row.Status), row.ExitCode, row.Reason); err != nil {
 		a.log.Error("write the log", "step", i, "err", err)
-		if end == nil {
-			// Never report success of a step whose output is not on disk.
-			e := ending{status: pipeline.Error, reason: "the log could not be written"}
-			end, row.Status, row.Reason = &e, pipeline.Error, e.reason
-		}
+		end = unwritten(&row, end, err)
 	}
 	if err := a.r.c.Facts.EndStep(rows, l, row); err != nil {
-		return a.untold(ctx, limit, err)
+		end := a.stopped(ctx, fmt.Errorf("write the step's status: %w", err))
+		return &end
 	}
 	return end
 }
 
-func (a *attempt) tellStart(ctx context.Context, l pipeline.Lease, row pipeline.Step) error {
-	if !a.began {
-		if _, err := a.r.c.Facts.Apply(ctx, l.Pipeline, l.Workflow, pipeline.Began{Epoch: l.Epoch}); err != nil {
-			return err
-		}
-		a.began = true
+// unwritten is the ending of a step whose log could not be written. A step is never told to have passed when
+// its output is not on the disk; what did not pass keeps its ending, and says that its log is not whole.
+func unwritten(row *pipeline.Step, end *ending, err error) *ending {
+	if end == nil {
+		row.Status, row.Reason = pipeline.Error, "the log could not be written: "+publicReason(err)
+		return &ending{status: row.Status, reason: row.Reason}
 	}
-	return a.r.c.Facts.StartStep(ctx, l, row)
-}
-
-// untold is the ending when a fact could not be written: a stale lease silences the attempt.
-func (a *attempt) untold(ctx context.Context, limit time.Duration, err error) *ending {
-	if errors.Is(err, store.ErrStale) || errors.Is(err, pipeline.ErrStale) || errors.Is(err, pipeline.ErrEnded) {
-		a.stale = true
-		return &ending{}
+	if end.status != pipeline.Error {
+		end.reason += "; its log is not complete: " + publicReason(err)
+		row.Reason = end.reason
 	}
-	end := a.stopped(ctx, limit, fmt.Errorf("write the step's status: %w", err))
-	return &end
+	return end
 }
 
 // judge fills row from the step's result and says whether and how the attempt ends with it.
-func (a *attempt) judge(ctx context.Context, limit time.Duration, row *pipeline.Step, res engines.Result, err error) *ending {
+func (a *attempt) judge(ctx context.Context, s planned, row *pipeline.Step, res engines.Result, err error) *ending {
 	if !res.Started.IsZero() {
 		row.StartedAt = res.Started
 	}
 	row.ExitCode = res.ExitCode
-	if end, ok := a.ended(ctx, limit); ok {
-		row.Status, row.Reason = end.status, end.reason
-		if end.drained {
-			row.Status, row.Reason = pipeline.Error, "interrupted: the spindle was stopped"
-		}
-		if end.status != "" {
-			_ = a.out.System(row.Index, row.Reason+"\n") // the row carries the reason too
-		}
-		return &end
-	}
-	var end ending
+	end, ok := a.ended(ctx)
 	switch {
+	case ok && end.drained:
+		row.Status, row.Reason = pipeline.Error, (&pipeline.Stop{Kind: pipeline.StopDrain}).Sentence()
+	case ok:
+		row.Status, row.Reason = end.status, end.reason
 	case err != nil:
 		a.log.Error("step failed in the machinery", "step", row.Index, "err", err)
 		end = ending{status: pipeline.Error, reason: publicReason(err)}
-		_ = a.out.System(row.Index, end.reason+"\n") // the row carries the reason too
-	case res.Killed == engines.KilledTimeout:
-		end = ending{status: pipeline.Timeout, exit: res.ExitCode, reason: fmt.Sprintf("step %q was stopped at its own time limit", row.Name)}
-	case res.Killed == engines.KilledMemory:
-		end = ending{status: pipeline.Failed, exit: res.ExitCode, reason: fmt.Sprintf("step %q was killed for memory", row.Name)}
-	case res.ExitCode != 0:
-		end = ending{status: pipeline.Failed, exit: res.ExitCode, reason: fmt.Sprintf("step %q exited %d", row.Name, res.ExitCode)}
+		row.Status, row.Reason = end.status, end.reason
 	default:
-		row.Status = pipeline.Passed
-		return nil
+		end = verdict(s, res)
+		row.Status, row.Reason = end.status, end.reason
+		if end.status == pipeline.Passed {
+			return nil
+		}
+		// The person's own command: its output says more than we could.
+		return &end
 	}
-	row.Status, row.Reason = end.status, end.reason
+	if !a.stale {
+		a.say(row.Index, row.Reason)
+	}
 	return &end
+}
+
+// verdict is the ending of a step that ended by itself or by a limit of its machine.
+func verdict(s planned, res engines.Result) ending {
+	end := ending{status: pipeline.Failed, exit: res.ExitCode}
+	switch {
+	case res.Killed == engines.KilledTimeout:
+		end.status, end.reason = pipeline.Timeout, fmt.Sprintf("step %q was stopped at its own limit of %s", s.name, s.limit)
+	case res.Killed == engines.KilledMemory:
+		end.reason = fmt.Sprintf("step %q was killed: it used more memory than it may", s.name)
+	case res.Killed == engines.KilledDisk:
+		end.reason = fmt.Sprintf("step %q was killed: disk full, it wrote more than it may", s.name)
+	case res.Killed != "":
+		end.status, end.reason = pipeline.Error, fmt.Sprintf("step %q was stopped by its machine (%s); it is not your code", s.name, res.Killed)
+	case res.ExitCode != 0:
+		end.reason = fmt.Sprintf("step %q exited %d", s.name, res.ExitCode)
+	default:
+		end.status = pipeline.Passed
+	}
+	return end
 }
 
 // skipRest writes rows for the steps that never ran, so that their absence is explained.
@@ -138,7 +145,7 @@ func (a *attempt) skipRest(ctx context.Context, rest []planned, from int) {
 			Index: from + i, Name: s.name, Command: s.command, Kind: s.kind,
 			Status: pipeline.Skipped, Reason: "a step before it did not pass",
 		}
-		if err := a.r.c.Facts.StartStep(ctx, a.claimed.Lease, row); err != nil {
+		if err := a.r.c.Facts.EndStep(ctx, a.claimed.Lease, row); err != nil {
 			a.log.Error("write a skipped step", "step", row.Index, "err", err)
 			return
 		}
