@@ -169,23 +169,20 @@ func loadZone(name string) (*time.Location, error) {
 // schedules reads the list of time tables of one condition.
 func (d *decoder) schedules(key string, at pos, v *node) []Schedule {
 	var out []Schedule
-	for i, n := range d.sequence(key, at, v, 20) {
+	for i, n := range d.sequence(key, at, v, tablesLimit) {
 		where := fmt.Sprintf("schedule %d", i+1)
 		s := Schedule{Timezone: "UTC"}
-		there := d.object(n, where, map[string]field{
+		d.object(n, where, scheduleKeys(), map[string]field{
 			"cron":     func(k string, at pos, v *node) { s.Cron = d.cron(k, at, v) },
 			"timezone": func(k string, at pos, v *node) { d.zone(k, at, v, &s.Timezone) },
 		}, nil)
-		if n.kind == mapping && !there["cron"] {
-			d.err(n.at, codeRequired, `add cron: "H 2 * * *"`, `%s has no "cron"`, where)
-		}
 		out = append(out, s)
 	}
 	return out
 }
 
 func (d *decoder) cron(key string, at pos, v *node) string {
-	s := d.word(key, at, v, 200)
+	s := d.word(key, at, v, cronLimit)
 	if s == "" {
 		return ""
 	}

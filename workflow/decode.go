@@ -21,37 +21,47 @@ type decoder struct {
 // field reads the value of one key.
 type field func(key string, at pos, v *node)
 
-// object calls the field of every key of n. where names n in messages, such as "step 2"; later holds the
-// keys that the language has and this version does not offer, each with what to do instead. It returns the
-// keys that are there, counting a misspelt one as what was probably meant, so that it is not called missing
-// as well.
-func (d *decoder) object(n *node, where string, fields map[string]field, later map[string]string) (there map[string]bool) {
-	there = map[string]bool{}
+// object calls the field of every key of n that keys has, and tells which are missing. where names n in messages,
+// such as "step 2"; later holds the keys that the language has and this version does not offer, each with what to
+// do instead. It returns the keys that are there, counting a misspelt one as what was probably meant, so that it
+// is not called missing as well.
+func (d *decoder) object(n *node, where string, keys []key, fields map[string]field, later map[string]string) (there map[string]bool) {
+	there = make(map[string]bool, len(keys))
 	if n.kind != mapping {
 		d.err(n.at, codeType, "write keys with values, such as name: test", "%s must be a mapping of keys, this is %s", where, n)
 		return there
 	}
 	for _, p := range n.pairs {
-		if f, ok := fields[p.key]; ok {
+		if slices.ContainsFunc(keys, func(k key) bool { return k.name == p.key }) {
 			there[p.key] = true
-			f(p.key, p.at, p.value)
+			fields[p.key](p.key, p.at, p.value)
 			continue
 		}
 		if fix, ok := later[p.key]; ok {
 			d.err(p.at, codeOffer, fix, "the key %s is not offered by this version", quoted(p.key))
 			continue
 		}
-		there[d.unknown(p, where, fields, later)] = true
+		there[d.unknown(p, where, keys, later)] = true
+	}
+	for _, k := range keys {
+		if k.need != "" && !there[k.name] {
+			d.err(n.at, codeRequired, k.need, "%s has no %s", where, quoted(k.name))
+		}
 	}
 	return there
 }
 
 // unknown reports p and returns the key that was probably meant, or "".
-func (d *decoder) unknown(p pair, where string, fields map[string]field, later map[string]string) string {
-	known := slices.Sorted(maps.Keys(fields))
+func (d *decoder) unknown(p pair, where string, keys []key, later map[string]string) string {
+	known := make([]string, 0, len(keys)+len(later))
+	for _, k := range keys {
+		known = append(known, k.name)
+	}
+	slices.Sort(known)
 	offered := list(known)
+	want := foreign(p.key, known)
 	known = append(known, slices.Sorted(maps.Keys(later))...)
-	if want := foreign(p.key, fields); want != "" {
+	if want != "" {
 		d.err(p.at, codeKey, "rename it to "+want, "unknown key %s in %s; here it is called %s", quoted(p.key), where, quoted(want))
 		return want
 	}
@@ -64,8 +74,8 @@ func (d *decoder) unknown(p pair, where string, fields map[string]field, later m
 	return meant
 }
 
-// foreign is the key of fields that other systems call key, or "".
-func foreign(key string, fields map[string]field) string {
+// foreign is the key of known that other systems call key, or "".
+func foreign(key string, known []string) string {
 	for _, w := range []struct{ theirs, ours string }{
 		{"on", "when"}, {"trigger", "when"}, {"triggers", "when"}, {"rules", "when"},
 		{"run", "command"}, {"script", "command"}, {"commands", "command"}, {"cmd", "command"},
@@ -76,7 +86,7 @@ func foreign(key string, fields map[string]field) string {
 		{"checkout", "clone"}, {"fetch-depth", "depth"}, {"compression_level", "compression-level"},
 		{"caches", "cache"}, {"restore-keys", "fallback"},
 	} {
-		if strings.EqualFold(w.theirs, key) && fields[w.ours] != nil {
+		if strings.EqualFold(w.theirs, key) && slices.Contains(known, w.ours) {
 			return w.ours
 		}
 	}
@@ -149,8 +159,8 @@ func (d *decoder) texts(key string, at pos, v *node, most int, each func(n *node
 			d.err(n.at, codeType, "write plain texts, such as [a, b]", "an entry of %s must be text, this is %s", quoted(key), n)
 		case n.text == "":
 			d.err(n.at, codeValue, "write a value, or remove the entry", "an entry of %s is empty", quoted(key))
-		case len(n.text) > 4096:
-			d.err(n.at, codeLimit, "shorten it", "an entry of %s has %d bytes, more than the 4096 allowed", quoted(key), len(n.text))
+		case len(n.text) > textLimit:
+			d.err(n.at, codeLimit, "shorten it", "an entry of %s has %d bytes, more than the %d allowed", quoted(key), len(n.text), textLimit)
 		case strings.IndexFunc(n.text, unicode.IsControl) >= 0:
 			d.err(n.at, codeValue, "write it on one line", "an entry of %s must be one line of plain text", quoted(key))
 		default:

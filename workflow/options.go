@@ -16,7 +16,7 @@ func (d *decoder) clone(v *node, c *Clone) {
 			f(k, at, v)
 		}
 	}
-	d.object(v, `"clone"`, map[string]field{
+	d.object(v, `"clone"`, cloneKeys(), map[string]field{
 		"skip":       func(k string, at pos, v *node) { d.bool(k, at, v, &c.Skip) },
 		"depth":      other(func(k string, at pos, v *node) { d.depth(k, at, v, c) }),
 		"submodules": other(func(k string, at pos, v *node) { d.bool(k, at, v, &c.Submodules) }),
@@ -31,7 +31,7 @@ func (d *decoder) clone(v *node, c *Clone) {
 }
 
 func (d *decoder) depth(key string, at pos, v *node, c *Clone) {
-	d.int(key, at, v, 0, 1_000_000, &c.Depth)
+	d.int(key, at, v, 0, depthLimit, &c.Depth)
 	if c.Depth == 0 {
 		d.warn(v.at, warnUnused, "write depth: 1000000 for the whole history", `"depth: 0" means 1, the default`)
 		c.Depth = 1
@@ -39,7 +39,7 @@ func (d *decoder) depth(key string, at pos, v *node, c *Clone) {
 }
 
 func (d *decoder) caches(key string, at pos, v *node) []Cache {
-	items := d.sequence(key, at, v, 50)
+	items := d.sequence(key, at, v, cachesLimit)
 	out := make([]Cache, 0, len(items))
 	lines := map[string]int{}
 	for i, n := range items {
@@ -55,14 +55,14 @@ func (d *decoder) caches(key string, at pos, v *node) []Cache {
 
 func (d *decoder) cache(where string, n *node) Cache {
 	c := Cache{When: CacheOnSuccess}
-	there := d.object(n, where, map[string]field{
-		"key":               func(k string, at pos, v *node) { c.Key = d.word(k, at, v, 256) },
+	d.object(n, where, cacheKeys(), map[string]field{
+		"key":               func(k string, at pos, v *node) { c.Key = d.word(k, at, v, cacheKeyLimit) },
 		"paths":             func(k string, at pos, v *node) { c.Paths = d.inside(k, at, v, true) },
 		"hash":              func(k string, at pos, v *node) { c.Hash = d.inside(k, at, v, false) },
 		"fallback":          func(k string, at pos, v *node) { d.bool(k, at, v, &c.Fallback) },
-		"compression-level": func(k string, at pos, v *node) { d.int(k, at, v, 1, 19, &c.CompressionLevel) },
+		"compression-level": func(k string, at pos, v *node) { d.int(k, at, v, 1, levelLimit, &c.CompressionLevel) },
 		"when": func(k string, at pos, v *node) {
-			known := []string{CacheOnSuccess, CacheAlways}
+			known := cacheWhens()
 			if s := d.word(k, at, v, nameLimit); slices.Contains(known, s) {
 				c.When = s
 			} else if s != "" {
@@ -70,17 +70,11 @@ func (d *decoder) cache(where string, n *node) Cache {
 			}
 		},
 	}, nil)
-	if n.kind != mapping {
-		return c
-	}
-	if !there["key"] {
-		d.err(n.at, codeRequired, "add key: go", `%s has no "key"`, where)
-	}
-	if !there["paths"] {
-		d.err(n.at, codeRequired, "add paths: [~/.cache]", `%s has no "paths"`, where)
-	}
 	return c
 }
+
+// cacheWhens is when a cache may be saved.
+func cacheWhens() []string { return []string{CacheOnSuccess, CacheAlways} }
 
 // inside reads paths that must not climb out of where they start. Those with anywhere may start at the
 // home folder or the root.
@@ -174,7 +168,7 @@ func (d *decoder) strings(p pair) []Env {
 	}
 	out := make([]Env, 0, len(p.value.pairs))
 	for _, q := range p.value.pairs {
-		if v := d.word(q.key, q.at, q.value, 4096); v != "" {
+		if v := d.word(q.key, q.at, q.value, textLimit); v != "" {
 			out = append(out, Env{q.key, v})
 		}
 	}

@@ -73,9 +73,6 @@ func laterStep() map[string]string {
 	}
 }
 
-// nameLimit bounds display names, in bytes.
-const nameLimit = 100
-
 func (d *decoder) spec(root *node) *Spec {
 	s := &Spec{Engine: Sandbox, Clone: Clone{Depth: 1, Submodules: true, Tags: true}}
 	var o origins
@@ -84,7 +81,7 @@ func (d *decoder) spec(root *node) *Spec {
 		"when":        func(k string, at pos, v *node) { s.When = d.when(k, at, v) },
 		"runs_on":     func(k string, at pos, v *node) { s.RunsOn = d.labels(k, at, v) },
 		"engine":      func(k string, at pos, v *node) { s.Engine, o.engine = d.engine(k, at, v), v.at },
-		"image":       func(k string, at pos, v *node) { s.Image, o.image = d.word(k, at, v, 512), v.at },
+		"image":       func(k string, at pos, v *node) { s.Image, o.image = d.word(k, at, v, imageLimit), v.at },
 		"clone":       func(_ string, _ pos, v *node) { d.clone(v, &s.Clone) },
 		"environment": func(k string, at pos, v *node) { s.Environment = d.environment(k, at, v) },
 		"audience":    func(k string, at pos, v *node) { s.Audience = d.audience(k, at, v) },
@@ -96,14 +93,11 @@ func (d *decoder) spec(root *node) *Spec {
 		},
 	}
 	offered := later()
-	for _, k := range microvmKeys {
+	for _, k := range microvmOnly() {
 		fields[k] = func(k string, at pos, v *node) { o.microvm = append(o.microvm, pair{k, at, v}) }
 		delete(offered, k)
 	}
-	there := d.object(root, "the workflow", fields, offered)
-	if !there["steps"] {
-		d.err(root.at, codeRequired, `add steps: [{name: test, command: "make test"}]`, `the workflow has no "steps"`)
-	}
+	d.object(root, "the workflow", workflowKeys(), fields, offered)
 	d.suits(s, o)
 	return s
 }
@@ -115,8 +109,10 @@ type origins struct {
 	microvm       []pair
 }
 
-// microvmKeys belong to that engine alone; caches is the earlier name of substituters.
-var microvmKeys = []string{"registry", "substituters", "caches", "services", "virtualisation"}
+// microvmOnly are the keys of that engine alone; caches is the earlier name of substituters.
+func microvmOnly() []string {
+	return []string{"registry", "substituters", "caches", "services", "virtualisation"}
+}
 
 // engines lists what a file may name.
 func engines() []string { return []string{Sandbox, Nixery, Microvm, Dummy} }
@@ -156,8 +152,8 @@ func (d *decoder) suits(s *Spec, o origins) {
 		case s.Engine == Sandbox && v.kind != null:
 			d.err(v.at, codeOffer, "remove it and use what the machine has, or name the engine that the packages are for",
 				`"dependencies" is not offered by this version for engine sandbox`)
-		case s.Engine == Nixery && v.kind == sequence:
-			d.err(v.at, codeType, "dependencies: {nixpkgs: [go, nodejs]}", `"dependencies" of engine nixery must be a mapping of registries to packages, this is a list`)
+		case s.Engine == Nixery && v.kind != mapping && v.kind != null:
+			d.err(v.at, codeType, "dependencies: {nixpkgs: [go, nodejs]}", `"dependencies" of engine nixery must be a mapping of registries to packages, this is %s`, v)
 		case s.Engine == Microvm && v.kind == mapping:
 			d.err(v.at, codeType, "dependencies: [go, nodejs]", `"dependencies" of engine microvm must be a list of packages, this is a mapping`)
 		}
@@ -170,7 +166,7 @@ var label = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/=+-]{0,63}$`)
 
 func (d *decoder) labels(key string, at pos, v *node) []string {
 	var out []string
-	d.texts(key, at, v, 32, func(n *node, s string) {
+	d.texts(key, at, v, labelsLimit, func(n *node, s string) {
 		switch {
 		case !label.MatchString(s):
 			d.err(n.at, codeValue, "use letters, digits and . _ : / = + - only, at most 64", "%s is not a label", quoted(s))
@@ -182,7 +178,7 @@ func (d *decoder) labels(key string, at pos, v *node) []string {
 }
 
 func (d *decoder) audience(key string, at pos, v *node) string {
-	s := d.word(key, at, v, 256)
+	s := d.word(key, at, v, audienceLimit)
 	if strings.HasPrefix(strings.ToLower(s), "did:") {
 		// Such a token could be replayed to a service of the network as if a person had signed it.
 		d.err(v.at, codeValue, "write the audience that the receiver documents, such as sts.amazonaws.com",

@@ -23,7 +23,7 @@ var number = regexp.MustCompile(`^[-+]?[0-9][0-9_.eE+-]*$`)
 
 func (d *decoder) step(where string, n *node) Step {
 	var s Step
-	there := d.object(n, where, map[string]field{
+	d.object(n, where, stepKeys(), map[string]field{
 		"name": func(k string, at pos, v *node) { s.Name = d.word(k, at, v, nameLimit) },
 		"command": func(k string, at pos, v *node) {
 			text, ok := d.text(k, at, v)
@@ -39,9 +39,6 @@ func (d *decoder) step(where string, n *node) Step {
 		"environment": func(k string, at pos, v *node) { s.Environment = d.environment(k, at, v) },
 		"timeout":     func(k string, at pos, v *node) { d.duration(k, at, v, &s.Timeout) },
 	}, laterStep())
-	if n.kind == mapping && !there["command"] {
-		d.err(n.at, codeRequired, `add command: "make test"`, `%s has no "command"`, where)
-	}
 	if s.Name == "" {
 		s.Name = firstLine(s.Command)
 	}
@@ -71,7 +68,7 @@ func (d *decoder) environment(key string, at pos, v *node) []Env {
 	}
 	out := make([]Env, 0, len(v.pairs))
 	for _, p := range v.pairs {
-		if !variable.MatchString(p.key) || len(p.key) > 200 {
+		if !variable.MatchString(p.key) || len(p.key) > variableLimit {
 			d.err(p.at, codeEnv, "use letters, digits and _ only, not starting with a digit", "%s cannot name a variable", quoted(p.key))
 			continue
 		}

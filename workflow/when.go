@@ -52,7 +52,7 @@ func (d *decoder) condition(where string, n *node) Condition {
 		}
 	}
 	before := d.errors
-	there := d.object(n, where, map[string]field{
+	there := d.object(n, where, conditionKeys(), map[string]field{
 		"event":    noted(func(k string, at pos, v *node) { c.Event = d.oneOf(k, at, v, events(), "event") }),
 		"branch":   noted(func(k string, at pos, v *node) { c.Branch = d.globs(k, at, v) }),
 		"tag":      noted(func(k string, at pos, v *node) { c.Tag = d.globs(k, at, v) }),
@@ -60,14 +60,7 @@ func (d *decoder) condition(where string, n *node) Condition {
 		"paths":    noted(func(k string, at pos, v *node) { c.Paths = d.globs(k, at, v) }),
 		"schedule": noted(func(k string, at pos, v *node) { c.Schedule = d.schedules(k, at, v) }),
 	}, nil)
-	if n.kind != mapping {
-		return c
-	}
-	if !there["event"] {
-		d.err(n.at, codeRequired, "add event: push", `%s has no "event"`, where)
-		return c
-	}
-	if d.errors == before { // else what is missing may only be misspelt
+	if there["event"] && d.errors == before { // else what is missing may only be misspelt
 		d.effects(c, places)
 	}
 	return c
@@ -76,7 +69,7 @@ func (d *decoder) condition(where string, n *node) Condition {
 // oneOf reads words that must be among known.
 func (d *decoder) oneOf(key string, at pos, v *node, known []string, what string) []string {
 	out := []string{}
-	d.texts(key, at, v, 20, func(n *node, s string) {
+	d.texts(key, at, v, wordsLimit, func(n *node, s string) {
 		switch {
 		case !slices.Contains(known, s):
 			fix := "use " + list(known)

@@ -1,0 +1,224 @@
+package workflow
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Schema is the language as a JSON Schema (2020-12), for editors. It takes every file that Parse takes under lim,
+// and refuses what can be said of values alone: a schema does not see quotes, compare times or read patterns.
+func Schema(lim Limits) ([]byte, error) {
+	lim = lim.filled()
+	root := object(workflowKeys)(lim)
+	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	root["title"] = "Workflow of a spindle"
+	root["description"] = "One file of " + Dir + " is one workflow."
+	root["allOf"] = byEngine()
+	out, err := json.MarshalIndent(root, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("write the schema: %w", err)
+	}
+	return append(out, '\n'), nil
+}
+
+// rules are the keywords of one schema.
+type rules map[string]any
+
+// form makes the schema of a value.
+type form func(Limits) rules
+
+// always is the form that depends on no limit.
+func always(r rules) form { return func(Limits) rules { return maps.Clone(r) } }
+
+// old marks a key that has a new name.
+func (s form) old() form {
+	return func(l Limits) rules {
+		r := s(l)
+		r["deprecated"] = true
+		return r
+	}
+}
+
+// scalars are what YAML makes of plain words; the language takes all of them for the text that was written.
+func scalars() []string { return []string{"string", "number", "boolean"} }
+
+// control are the characters that no line of text holds.
+const control = `\x00-\x1f\x7f-\x9f`
+
+// word is what decoder.word reads.
+func word(most int) form {
+	return always(rules{
+		"type": scalars(), "maxLength": most, "pattern": `^[^` + control + `]*[^\s` + control + `][^` + control + `]*$`,
+	})
+}
+
+// with adds rules to a form.
+func (s form) with(more rules) form {
+	return func(l Limits) rules {
+		r := s(l)
+		maps.Copy(r, more)
+		return r
+	}
+}
+
+// entry is what decoder.texts hands on.
+func entry() form {
+	return always(rules{"type": scalars(), "maxLength": textLimit, "pattern": `^[^` + control + `]+$`})
+}
+
+func oneOf(words []string) form { return always(rules{"enum": words}) }
+
+// oneOrMore is one value, or a list of at most most.
+func oneOrMore(one form, most int) form {
+	return func(l Limits) rules {
+		return rules{"anyOf": []rules{one(l), {"type": "array", "items": one(l), "maxItems": most}}}
+	}
+}
+
+// object is a mapping of the keys and no others.
+func object(keys func() []key) form {
+	return func(l Limits) rules {
+		properties, required := rules{}, []string{}
+		for _, k := range keys() {
+			v := k.value(l)
+			v["description"] = k.about
+			properties[k.name] = v
+			if k.need != "" {
+				required = append(required, k.name)
+			}
+		}
+		r := rules{"type": "object", "properties": properties, "additionalProperties": false}
+		if len(required) > 0 {
+			r["required"] = required
+		}
+		return r
+	}
+}
+
+// listOf is a list of least to most objects.
+func listOf(keys func() []key, least int, most func(Limits) int) form {
+	return func(l Limits) rules {
+		r := rules{"type": "array", "items": object(keys)(l), "maxItems": most(l)}
+		if least > 0 {
+			r["minItems"] = least
+		}
+		return r
+	}
+}
+
+func boolean(without bool) form { return always(rules{"type": "boolean", "default": without}) }
+
+// whole is a whole number, in quotes or not.
+func whole(least, most int) form {
+	return always(rules{"anyOf": []rules{
+		{"type": "integer", "minimum": least, "maximum": most}, {"type": "string", "pattern": `^[-+]?[0-9]+$`},
+	}})
+}
+
+func duration() form {
+	return always(rules{"type": "string", "pattern": `^\+?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$`, "examples": []string{"90s", "20m", "1h30m"}})
+}
+
+func labels() form {
+	return oneOrMore(entry().with(rules{"pattern": label.String(), "minimum": 0}), labelsLimit)
+}
+
+func patterns() form {
+	return func(l Limits) rules {
+		one := entry().with(rules{"maxLength": l.PatternBytes, "not": rules{"const": "!"}})
+		return oneOrMore(one, l.Patterns)(l)
+	}
+}
+
+func timeTable() form {
+	words := strings.Join(slices.Sorted(maps.Keys(cronWords())), "|")
+	return word(cronLimit).with(rules{"type": "string", "pattern": `^\s*(` + words + `|\S+(\s+\S+){4})\s*$`, "examples": []string{"H 2 * * *", "@daily"}})
+}
+
+func zone() form {
+	return word(nameLimit).with(rules{"type": "string", "not": rules{"const": "Local"}, "default": "UTC"})
+}
+
+// variables is an environment.
+func variables() form {
+	return func(l Limits) rules {
+		return rules{
+			"type": "object", "maxProperties": l.Environment,
+			"propertyNames":        rules{"pattern": variable.String(), "maxLength": variableLimit},
+			"additionalProperties": rules{"type": scalars(), "maxLength": l.ValueBytes, "pattern": `^[^\x00]*$`},
+		}
+	}
+}
+
+// commandText is text that a plain number is not.
+func commandText() form {
+	return func(l Limits) rules {
+		return rules{"type": []string{"string", "boolean"}, "maxLength": l.ValueBytes, "allOf": []rules{{"pattern": `\S`}, {"pattern": `^[^\x00]*$`}}}
+	}
+}
+
+func audience() form {
+	return word(audienceLimit).with(rules{"not": rules{"type": "string", "pattern": `^[dD][iI][dD]:`}})
+}
+
+// inside is a path or more; anywhere as in decoder.inside.
+func inside(anywhere bool) form {
+	return func(l Limits) rules {
+		out := `(^|/)\.\.(/|$)`
+		if !anywhere {
+			out += `|^[/~]`
+		}
+		r := oneOrMore(entry().with(rules{"not": rules{"type": "string", "pattern": out}}), l.List)(l)
+		if anywhere {
+			r["minItems"] = 1
+		}
+		return r
+	}
+}
+
+// packages is a list, or lists by registry.
+func packages() form {
+	return func(l Limits) rules {
+		names := oneOrMore(entry(), l.List)
+		return rules{"anyOf": []rules{
+			names(l),
+			{"type": "object", "maxProperties": l.List, "propertyNames": rules{"minLength": 1}, "additionalProperties": names(l)},
+		}}
+	}
+}
+
+// pairs is what decoder.strings reads.
+func pairs() form {
+	return func(l Limits) rules {
+		return rules{"type": "object", "maxProperties": l.List, "additionalProperties": word(textLimit)(l)}
+	}
+}
+
+// options is a mapping that the engine reads.
+func options() form { return always(rules{"type": "object"}) }
+
+// byEngine are the rules that depend on the engine, as in decoder.suits.
+func byEngine() []rules {
+	none := rules{}
+	for _, k := range microvmOnly() {
+		none[k] = false
+	}
+	// Without the key the engine is sandbox, and a condition on a key that is absent holds.
+	engine := func(names ...string) rules { return rules{"properties": rules{"engine": rules{"enum": names}}} }
+	named := func(name string) rules {
+		r := engine(name)
+		r["required"] = []string{"engine"}
+		return r
+	}
+	then := func(cond, properties rules) rules { return rules{"if": cond, "then": rules{"properties": properties}} }
+	return []rules{
+		then(engine(Sandbox), rules{"image": rules{"const": HostImage}, "dependencies": false}),
+		then(named(Nixery), rules{"image": false, "dependencies": rules{"type": "object"}}),
+		then(named(Microvm), rules{"dependencies": rules{"not": rules{"type": "object"}}}),
+		then(engine(Sandbox, Nixery), none),
+		{"not": rules{"required": []string{"caches", "substituters"}}},
+	}
+}
