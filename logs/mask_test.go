@@ -162,7 +162,7 @@ func TestMaskerWithholdsLittle(t *testing.T) {
 	m := masker{p: newPatterns([]string{strings.Repeat("a", 40), strings.Repeat("ab", 30)})}
 	chunk := bytes.Repeat([]byte("a"), 1000)
 	var out []byte
-	for range 2000 {
+	for range 200 {
 		out = m.feed(out, chunk)
 		require.Less(t, len(m.held), m.p.longest)
 	}

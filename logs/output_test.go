@@ -21,6 +21,9 @@ func TestB069LongLines(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{65535, 65536, 65537, 1<<20 - 1, 1 << 20, 1<<20 + 1, 10 << 20} {
 		for _, end := range []string{"\n", ""} {
+			if n > 2<<20 && end != "" {
+				continue // one of this size is enough
+			}
 			l := open(t, Limits{})
 			w := create(t, l)
 			o := w.Stream(0, "stdout")
@@ -219,7 +222,7 @@ func TestLimitOfOutput(t *testing.T) {
 		w := create(t, l)
 		require.NoError(t, w.StepStart(0, "s", "", "user"))
 		o := w.Stream(0, "stdout")
-		for range 4000 {
+		for range 1500 {
 			n, err := io.WriteString(o, unit)
 			require.NoError(t, err, "the step is not disturbed")
 			require.Equal(t, len(unit), n)
@@ -242,7 +245,7 @@ func TestLimitOfOutput(t *testing.T) {
 		for _, l := range lines[1 : n-4] {
 			kept += len(l.Content)
 		}
-		require.Equal(t, fmt.Sprintf("— %d bytes of output were dropped: the limit is 65536 —\n", 4000*len(unit)+2-kept), lines[n-1].Content, name)
+		require.Equal(t, fmt.Sprintf("— %d bytes of output were dropped: the limit is 65536 —\n", 1500*len(unit)+2-kept), lines[n-1].Content, name)
 	}
 }
 

@@ -299,7 +299,7 @@ func TestPagesOffsetsStepsTails(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, steps, got)
 		for _, from := range []int64{-5, 0, 1, 255, 256, 257, n - 1, n, n + 1, 1 << 60} {
-			for _, count := range []int{0, 1, 256, 300} {
+			for _, count := range []int{0, 1, 300} {
 				page, total, err := l.Page(t.Context(), ref, from, count)
 				require.NoError(t, err)
 				require.Equal(t, n, total)
@@ -308,7 +308,10 @@ func TestPagesOffsetsStepsTails(t *testing.T) {
 			}
 			offset, err := l.Offset(t.Context(), ref, from)
 			require.NoError(t, err)
-			require.Len(t, all(t, l, offset), int(n-min(max(0, from), n)), from)
+			next, _, _, err := l.Read(t.Context(), ref, offset, 1)
+			require.NoError(t, err)
+			at := min(max(0, from), n)
+			require.True(t, slices.Equal(whole[at:min(at+1, n)], next), from)
 		}
 		for step := -1; step < 9; step++ {
 			var want []Line
@@ -317,7 +320,7 @@ func TestPagesOffsetsStepsTails(t *testing.T) {
 					want = append(want, line)
 				}
 			}
-			for _, k := range []int{-1, 1, 20, 256, 1000} {
+			for _, k := range []int{-1, 1, 256} {
 				tail, err := l.Tail(t.Context(), ref, step, k)
 				require.NoError(t, err)
 				require.True(t, slices.Equal(want[max(0, len(want)-max(0, k)):], tail), "step %d, last %d", step, k)
