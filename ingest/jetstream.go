@@ -82,16 +82,24 @@ const (
 // Run connects and reads until ctx ends. A connection that brought a frame, or lived for a minute, resets
 // the back-off: after it the wait is the first step again.
 func (s *Stream) Run(ctx context.Context) error {
-	wait := firstWait
+	wait, rewind, from := firstWait, s.c.Rewind, int64(-1)
+	// A reading without a cursor begins now, but what is told after that must not fall between two connections.
+	first, floor := s.c.Clock.Now().UnixMicro(), int64(0)
 	for ctx.Err() == nil {
 		began := s.c.Clock.Now()
-		healthy, err := s.once(ctx)
+		got, err := s.once(ctx, floor, rewind)
 		if ctx.Err() != nil {
 			break
 		}
-		if healthy || s.c.Clock.Now().Sub(began) > time.Minute {
+		now := s.c.Clock.Now()
+		if got.last > 0 || now.Sub(began) > time.Minute {
 			wait = firstWait
 		}
+		rewind = s.c.Rewind
+		if got.last > 0 && (now.Sub(time.UnixMicro(got.last)) > catchingUp || got.from == from) {
+			rewind = 0
+		}
+		from, floor = got.from, first
 		s.c.State(false, fmt.Sprint(err))
 		// Half fixed, half random: hosts that come back are not met by everybody at once.
 		d := wait/2 + rand.N(wait/2)
@@ -104,6 +112,17 @@ func (s *Stream) Run(ctx context.Context) error {
 	return nil
 }
 
+// catchingUp is how old frames are that are history: told in order, so that what comes before the cursor need
+// not be told again. Nor is it when it was told twice without getting further: a host that cuts the connection
+// within what the rewind brings would otherwise be read for ever.
+const catchingUp = time.Minute
+
+// progress is what a connection brought.
+type progress struct {
+	from int64 // the cursor that it began with
+	last int64 // the time of its last frame; 0: none came
+}
+
 func (s *Stream) host() string {
 	u, err := url.Parse(s.c.URL)
 	if err != nil {
@@ -112,7 +131,7 @@ func (s *Stream) host() string {
 	return u.Host
 }
 
-// address is the URL with the filter and the cursor.
+// address is the URL with the filter and the place to begin, in microseconds.
 func (s *Stream) address(cursor int64) string {
 	u, err := url.Parse(s.c.URL)
 	if err != nil {
@@ -124,24 +143,30 @@ func (s *Stream) address(cursor int64) string {
 	}
 	q.Set("maxMessageSizeBytes", strconv.FormatInt(s.c.MaxFrame, 10))
 	if cursor > 0 {
-		q.Set("cursor", strconv.FormatInt(max(cursor-s.c.Rewind.Microseconds(), 1), 10))
+		q.Set("cursor", strconv.FormatInt(cursor, 10))
 	}
 	u.RawQuery = q.Encode()
 	return u.String()
 }
 
-// once reads one connection to its end. healthy is whether it brought at least one frame.
-func (s *Stream) once(ctx context.Context) (healthy bool, err error) {
-	cursor, err := s.c.Cursor(ctx)
-	if err != nil {
-		return false, fmt.Errorf("read the cursor: %w", err)
+// once reads one connection to its end. It begins rewind before the cursor, or before floor when there is none.
+func (s *Stream) once(ctx context.Context, floor int64, rewind time.Duration) (got progress, err error) {
+	if got.from, err = s.c.Cursor(ctx); err != nil {
+		return got, fmt.Errorf("read the cursor: %w", err)
 	}
-	conn, res, err := s.connect(ctx, s.address(cursor))
+	if got.from == 0 {
+		got.from = floor
+	}
+	begin := got.from
+	if begin > 0 {
+		begin = max(begin-rewind.Microseconds(), 1)
+	}
+	conn, res, err := s.connect(ctx, s.address(begin))
 	if err != nil {
 		if res != nil {
-			return false, fmt.Errorf("connect: %w (HTTP %d)", err, res.StatusCode)
+			return got, fmt.Errorf("connect: %w (HTTP %d)", err, res.StatusCode)
 		}
-		return false, fmt.Errorf("connect: %w", err)
+		return got, fmt.Errorf("connect: %w", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var pinger sync.WaitGroup
@@ -156,11 +181,11 @@ func (s *Stream) once(ctx context.Context) (healthy bool, err error) {
 	bad := 0
 	for {
 		if err := conn.SetReadDeadline(s.c.Clock.Now().Add(3 * s.c.Ping)); err != nil {
-			return healthy, fmt.Errorf("set the read deadline: %w", err)
+			return got, fmt.Errorf("set the read deadline: %w", err)
 		}
 		kind, r, err := conn.NextReader()
 		if err != nil {
-			return healthy, fmt.Errorf("read: %w", err)
+			return got, fmt.Errorf("read: %w", err)
 		}
 		f, err := s.frame(kind, r)
 		if errors.Is(err, ErrFrame) {
@@ -171,14 +196,14 @@ func (s *Stream) once(ctx context.Context) (healthy bool, err error) {
 			continue
 		}
 		if err != nil {
-			return healthy, fmt.Errorf("read: %w", err)
+			return got, fmt.Errorf("read: %w", err)
 		}
 		if bad >= badInARow {
 			s.c.State(true, "connected")
 		}
-		healthy, bad = true, 0
+		got.last, bad = f.TimeUS, 0
 		if err := s.c.Sink(ctx, f); err != nil {
-			return healthy, fmt.Errorf("take a frame: %w", err)
+			return got, fmt.Errorf("take a frame: %w", err)
 		}
 	}
 }
