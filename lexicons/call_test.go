@@ -29,18 +29,23 @@ func TestInputIsHeldAgainstItsLexicon(t *testing.T) {
 		body string
 		want error
 	}{
-		"push":            {`{"repo":"` + repo + `","event":` + push + `}`, nil},
-		"unknown event":   {`{"repo":"` + repo + `","event":{"$type":"org.example.other"}}`, lexicons.ErrUnknownMember},
-		"event untyped":   {`{"repo":"` + repo + `","event":{}}`, lexicons.ErrInvalid},
-		"event missing":   {`{"repo":"` + repo + `"}`, lexicons.ErrInvalid},
-		"event null":      {`{"repo":"` + repo + `","event":null}`, lexicons.ErrInvalid},
-		"repo not a DID":  {`{"repo":"x","event":` + push + `}`, lexicons.ErrInvalid},
-		"short sha":       {`{"repo":"` + repo + `","event":` + strings.Replace(push, sha, "11", 1) + `}`, lexicons.ErrInvalid},
-		"not JSON":        {`{`, lexicons.ErrMalformed},
-		"not an object":   {`[]`, lexicons.ErrMalformed},
-		"null":            {`null`, lexicons.ErrMalformed},
-		"two values":      {`{} {}`, lexicons.ErrMalformed},
-		"larger than all": {`{"repo":"` + strings.Repeat("x", 2<<20) + `"}`, lexicons.ErrTooBig},
+		"push":             {`{"repo":"` + repo + `","event":` + push + `}`, nil},
+		"unknown event":    {`{"repo":"` + repo + `","event":{"$type":"org.example.other"}}`, lexicons.ErrUnknownMember},
+		"event untyped":    {`{"repo":"` + repo + `","event":{}}`, lexicons.ErrInvalid},
+		"event missing":    {`{"repo":"` + repo + `"}`, lexicons.ErrInvalid},
+		"event null":       {`{"repo":"` + repo + `","event":null}`, lexicons.ErrInvalid},
+		"repo not a DID":   {`{"repo":"x","event":` + push + `}`, lexicons.ErrInvalid},
+		"short sha":        {`{"repo":"` + repo + `","event":` + strings.Replace(push, sha, "11", 1) + `}`, lexicons.ErrInvalid},
+		"not JSON":         {`{`, lexicons.ErrMalformed},
+		"not an object":    {`[]`, lexicons.ErrMalformed},
+		"null":             {`null`, lexicons.ErrMalformed},
+		"two values":       {`{} {}`, lexicons.ErrMalformed},
+		"not UTF-8":        {"{\"repo\":\"" + repo + "\",\"event\":" + push + ",\"x\":\"\xff\"}", lexicons.ErrMalformed},
+		"repo twice":       {`{"repo":"` + repo + `","repo":"x","event":` + push + `}`, lexicons.ErrInvalid},
+		"repo in capitals": {`{"repo":"` + repo + `","event":` + push + `,"REPO":"../x"}`, lexicons.ErrInvalid},
+		"sha in capitals":  {`{"repo":"` + repo + `","event":` + strings.Replace(push, `"later"`, `"newSHA":"--upload-pack=x","later"`, 1) + `}`, lexicons.ErrInvalid},
+		"ſ for s":          {`{"repo":"` + repo + `","event":` + strings.Replace(push, `"later"`, `"newſha":"-p","later"`, 1) + `}`, lexicons.ErrInvalid},
+		"larger than all":  {`{"repo":"` + strings.Repeat("x", 2<<20) + `"}`, lexicons.ErrTooBig},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

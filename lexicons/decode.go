@@ -62,7 +62,29 @@ func DecodeInput[T any](cat lexicon.Catalog, nsid string, body []byte) (*T, erro
 	if err := validateObject(cat, nsid, obj, data); err != nil {
 		return nil, err
 	}
-	return viewJSON[T](body)
+	v, err := viewJSON[T](body)
+	if err != nil {
+		return nil, err
+	}
+	// encoding/json also fills a field from a key that differs in case only, and from the last of two equal
+	// keys, which the data above need not hold. So the view is held against the lexicon itself.
+	if err := validateView(cat, nsid, obj, v); err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// validateView checks what a caller of DecodeInput is about to get.
+func validateView(cat lexicon.Catalog, nsid string, obj lexicon.SchemaObject, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	data, err := parseJSON(b)
+	if err != nil {
+		return err
+	}
+	return validateObject(cat, nsid, obj, data)
 }
 
 // viewJSON decodes JSON that is known to be bounded and of the data model.

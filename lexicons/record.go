@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/bluesky-social/indigo/atproto/atdata"
 	"github.com/bluesky-social/indigo/atproto/lexicon"
@@ -119,6 +120,10 @@ func parse(raw []byte) (map[string]any, error) {
 func parseJSON(b []byte) (map[string]any, error) {
 	if len(b) > atdata.MAX_JSON_RECORD_SIZE {
 		return nil, fmt.Errorf("%w: %d bytes", ErrTooBig, len(b))
+	}
+	// encoding/json puts U+FFFD in the place of such bytes, which would change a value without a word.
+	if !utf8.Valid(b) {
+		return nil, fmt.Errorf("%w: not UTF-8", ErrMalformed)
 	}
 	if !bytes.HasPrefix(bytes.TrimLeft(b, " \t\r\n"), []byte("{")) {
 		return nil, fmt.Errorf("%w: not an object", ErrMalformed)
