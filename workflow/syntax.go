@@ -26,6 +26,10 @@ func syntax(r *report, src []byte, t *token.Token, message string) {
 		r.err(at, codeTab, "replace the tab with spaces", "YAML does not allow tabs for indentation")
 		return
 	case has("mapping value is not allowed", "value is not allowed in this context", "invalid key for this map"):
+		if open, end := longQuote(t); open != nil {
+			r.err(place(open), codeYAML, "close the quotes", "the quotes that open here close on line %d", end)
+			return
+		}
 		if misindented(r, src, at.line) {
 			return
 		}
@@ -37,6 +41,9 @@ func syntax(r *report, src []byte, t *token.Token, message string) {
 	case has("end token", "could not find flow", "must be specified"):
 		message = "a bracket is not closed"
 		fix = "close every [ and {"
+		if open := openBracket(t); open != nil {
+			at = place(open)
+		}
 	case has("reserved character", "cannot start any token"):
 		fix = "put the value in quotes"
 	case has("unexpected key name", "non-map value"):
@@ -55,6 +62,38 @@ var (
 	fullLine = regexp.MustCompile(`^ *(?:- +)*[A-Za-z_][A-Za-z0-9_-]*: +[^:#|>\s][^:]*$`)
 )
 
+// lookBack is how many tokens before a fault are looked at for its cause.
+const lookBack = 2000
+
+// openBracket is the innermost bracket that is open at t, or nil.
+func openBracket(t *token.Token) *token.Token {
+	depth := 0
+	for i := 0; t != nil && i < lookBack; t, i = t.Prev, i+1 {
+		switch t.Type {
+		case token.SequenceEndType, token.MappingEndType:
+			depth++
+		case token.SequenceStartType, token.MappingStartType:
+			if depth == 0 {
+				return t
+			}
+			depth--
+		}
+	}
+	return nil
+}
+
+// longQuote is the quoted text just before t that holds line breaks, and the line that it ends on; nil when there is
+// none. Most often its closing quotes were meant to open another text.
+func longQuote(t *token.Token) (open *token.Token, end int) {
+	for i := 0; t != nil && i < 4; t, i = t.Prev, i+1 {
+		quoted := t.Type == token.DoubleQuoteType || t.Type == token.SingleQuoteType
+		if n := strings.Count(strings.TrimSpace(t.Origin), "\n"); quoted && n > 0 {
+			return t, place(t).line + n
+		}
+	}
+	return nil, 0
+}
+
 // misindented tells, and reports, whether line, or the one after it that was read as its continuation, is a
 // key that stands a little off its siblings.
 func misindented(r *report, src []byte, line int) bool {
@@ -62,6 +101,9 @@ func misindented(r *report, src []byte, line int) bool {
 	for _, at := range []int{line + 1, line} {
 		if at < 2 || at > len(lines) || !keyLine.Match(lines[at-1]) || !fullLine.Match(lines[at-2]) {
 			continue
+		}
+		if entry := bytes.HasPrefix(bytes.TrimLeft(lines[at-1], " "), []byte("-")); entry && at > line {
+			continue // a new entry is no continuation
 		}
 		have := indentation(lines[at-1])
 		want := len(lines[at-2]) - len(bytes.TrimLeft(lines[at-2], " -"))
