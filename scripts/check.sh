@@ -14,7 +14,8 @@ fi
 
 say "build"
 mkdir -p .bin
-CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o .bin/spindle ./cmd/spindle
+# Without -trimpath: every package would be compiled once more for it.
+CGO_ENABLED=0 go build -ldflags "-s -w" -o .bin/spindle ./cmd/spindle
 SPINDLE_TEST_RUNSC=$PWD/.bin/spindle
 export SPINDLE_TEST_RUNSC
 

@@ -35,7 +35,7 @@ func TestBlocksRun(t *testing.T) {
 	}
 	bin := t.TempDir()
 	// With the flags of the README, so that its own build finds everything compiled.
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(bin, "spindle"), "./cmd/spindle")
+	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-s -w", "-o", filepath.Join(bin, "spindle"), "./cmd/spindle")
 	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
