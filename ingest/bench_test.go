@@ -122,6 +122,7 @@ func (b *bench) run() {
 	b.done.Go(func() { _ = b.Follow(ctx, b.net.JetstreamURL()) })
 	b.done.Go(func() { _ = b.Prove(ctx) })
 	b.t.Cleanup(b.halt)
+	until(b.t, func() bool { return b.net.Jetstream().Subscribers() == 1 }, "connected")
 }
 
 func (b *bench) halt() {
