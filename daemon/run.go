@@ -115,12 +115,16 @@ func (d *Daemon) sweep(ctx context.Context) {
 	}
 }
 
-// serve answers on l until the server is shut down. There is no write timeout: logs are followed for hours.
+// writeTimeout is how long a whole answer may take to be made and taken.
+const writeTimeout = time.Minute
+
+// serve answers on l until the server is shut down. Who does not read an answer for writeTimeout is cut; streams and
+// downloads set a deadline of their own for each piece, since logs are followed for hours.
 func (d *Daemon) serve(ctx context.Context, wg *sync.WaitGroup, broke chan<- error, l net.Listener, h http.Handler) *http.Server {
 	s := &http.Server{
-		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
-		MaxHeaderBytes: 64 << 10,
-		BaseContext:    func(net.Listener) context.Context { return ctx },
+		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: writeTimeout,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	wg.Go(func() {
 		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {

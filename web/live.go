@@ -21,8 +21,6 @@ const (
 	calm = 250 * time.Millisecond
 	// beat is how often a quiet stream says that it is alive; sections that no change announces are read again then.
 	beat = 15 * time.Second
-	// sendWithin is how long a reader may take for one message.
-	sendWithin = 10 * time.Second
 	// logWait is how long the stream of a log that does not exist yet waits between two looks.
 	logWait = 500 * time.Millisecond
 )
@@ -37,7 +35,7 @@ func liveURL(u *url.URL, since int64, t *tail) string {
 	return "/_sse?" + q.Encode()
 }
 
-// slots bound the open streams, in all and for each client.
+// slots bound what is open at a time, in all and for each client.
 type slots struct {
 	max, perClient int
 
@@ -46,8 +44,8 @@ type slots struct {
 	by   map[string]int
 }
 
-func newSlots(c Config) *slots {
-	return &slots{max: c.MaxStreams, perClient: c.PerClient, by: map[string]int{}}
+func newSlots(most, perClient int) *slots {
+	return &slots{max: most, perClient: perClient, by: map[string]int{}}
 }
 
 // take is false when there is no room. client may be empty: then only the sum is bounded.
@@ -90,10 +88,7 @@ func (w *Web) serveStream(rw http.ResponseWriter, r *http.Request) {
 		http.Error(rw, "there is no such page", http.StatusNotFound)
 		return
 	}
-	client := ""
-	if w.c.Client != nil {
-		client = w.c.Client(r)
-	}
+	client := w.client(r)
 	if !w.slots.take(client) {
 		rw.Header().Set("Retry-After", "5")
 		http.Error(rw, "too many open streams; the page asks again by itself", http.StatusServiceUnavailable)
@@ -299,7 +294,7 @@ func (s *stream) event(name, id string, v any) error {
 
 func (s *stream) send(text string) error {
 	// Not every writer has deadlines; then the server's own ones hold.
-	if err := s.control.SetWriteDeadline(time.Now().Add(sendWithin)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := s.control.SetWriteDeadline(time.Now().Add(s.w.c.SendWithin)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return fmt.Errorf("set the deadline of a stream: %w", err)
 	}
 	if _, err := s.out.Write([]byte(text)); err != nil {

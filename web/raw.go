@@ -3,8 +3,10 @@ package web
 import (
 	"bufio"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"spindle/logs"
 	"spindle/pipeline"
@@ -28,7 +30,7 @@ func (w *Web) serveRaw(rw http.ResponseWriter, r *http.Request, a workflowAt) {
 	h := rw.Header()
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	h.Set("Content-Disposition", `attachment; filename="`+fileName(ref)+`"`)
-	out := bufio.NewWriterSize(rw, 64<<10)
+	out := bufio.NewWriterSize(&pieces{to: rw, control: http.NewResponseController(rw), within: w.c.SendWithin}, 64<<10)
 	var offset int64
 	for {
 		lines, next, _, err := w.c.Logs.Read(r.Context(), ref, offset, chunk)
@@ -47,6 +49,22 @@ func (w *Web) serveRaw(rw http.ResponseWriter, r *http.Request, a workflowAt) {
 		offset = next
 	}
 	_ = out.Flush() // the reader is gone: nobody to tell
+}
+
+// pieces writes each piece before a deadline of its own: a long log may take long, as long as somebody reads it.
+type pieces struct {
+	to      io.Writer
+	control *http.ResponseController
+	within  time.Duration
+}
+
+// Write implements io.Writer.
+func (p *pieces) Write(b []byte) (int, error) {
+	// Not every writer has deadlines; then the server's own ones hold.
+	if err := p.control.SetWriteDeadline(time.Now().Add(p.within)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return 0, err
+	}
+	return p.to.Write(b)
 }
 
 func writePlain(out *bufio.Writer, l logs.Line) error {

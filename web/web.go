@@ -14,6 +14,7 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/klauspost/compress/gzhttp"
 
@@ -46,8 +47,13 @@ type Config struct {
 	Client func(*http.Request) string
 	// PerClient bounds the streams of one client; 0 means 64.
 	PerClient int
-	Clock     clock.Clock
-	Log       *slog.Logger
+	// MaxPages bounds the pages and downloads that are made at the same time, PagesPerClient those for one
+	// client; 0 means 256 and 16. Further ones are told to come back.
+	MaxPages, PagesPerClient int
+	// SendWithin is how long a reader may take for one message of a stream or one piece of a download; 0 means 10 s.
+	SendWithin time.Duration
+	Clock      clock.Clock
+	Log        *slog.Logger
 }
 
 // Web serves the pages. Make it with New; Close ends its streams.
@@ -56,7 +62,8 @@ type Web struct {
 	pages   map[string]*template.Template
 	assets  map[string]asset
 	names   *names
-	slots   *slots
+	slots   *slots // of streams
+	making  *slots // of pages and downloads
 	handler http.Handler
 
 	ctx    context.Context // ends when Close is called
@@ -81,7 +88,19 @@ func New(c Config) (*Web, error) {
 	if c.PerClient <= 0 {
 		c.PerClient = 64
 	}
-	w := &Web{c: c, assets: map[string]asset{}, pages: map[string]*template.Template{}, slots: newSlots(c)}
+	if c.SendWithin <= 0 {
+		c.SendWithin = 10 * time.Second
+	}
+	if c.MaxPages <= 0 {
+		c.MaxPages = 256
+	}
+	if c.PagesPerClient <= 0 {
+		c.PagesPerClient = 16
+	}
+	w := &Web{
+		c: c, assets: map[string]asset{}, pages: map[string]*template.Template{},
+		slots: newSlots(c.MaxStreams, c.PerClient), making: newSlots(c.MaxPages, c.PagesPerClient),
+	}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	w.names = newNames(w.ctx, &w.wg, c.Names, c.Clock)
 	urls, err := w.loadAssets()
@@ -99,7 +118,7 @@ func New(c Config) (*Web, error) {
 	m.HandleFunc("GET /_sse", w.serveStream)
 	m.Handle("GET /_assets/{name}", compress(http.HandlerFunc(w.serveAsset)))
 	m.HandleFunc("POST /_theme", w.serveTheme)
-	m.Handle("GET /", compress(http.HandlerFunc(w.servePage)))
+	m.Handle("GET /", w.bounded(compress(http.HandlerFunc(w.servePage))))
 	w.handler = m
 	return w, nil
 }
@@ -120,6 +139,28 @@ func (w *Web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	w.handler.ServeHTTP(rw, r)
+}
+
+// bounded lets so many through at a time: pages cost time to make, and who reads slowly holds one for long.
+func (w *Web) bounded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		client := w.client(r)
+		if !w.making.take(client) {
+			rw.Header().Set("Retry-After", "2")
+			http.Error(rw, "too many pages are asked for at once; try again in a moment", http.StatusServiceUnavailable)
+			return
+		}
+		defer w.making.give(client)
+		next.ServeHTTP(rw, r)
+	})
+}
+
+// client names who sent r, or is empty where nobody can tell.
+func (w *Web) client(r *http.Request) string {
+	if w.c.Client == nil {
+		return ""
+	}
+	return w.c.Client(r)
 }
 
 func (w *Web) loadAssets() (urls map[string]string, err error) {
