@@ -1,5 +1,7 @@
 package workflow
 
+import "sync"
+
 // key is one key of the language as this version offers it. The parser takes the keys of these tables and no
 // others, asks for those that are required, and the JSON Schema is made of them.
 type key struct {
@@ -27,7 +29,7 @@ const (
 	levelLimit    = 19 // of compression
 )
 
-func workflowKeys() []key {
+var workflowKeys = sync.OnceValue(func() []key {
 	return []key{
 		{"name", "The name that people read; without it, the file name without its ending.", "", word(nameLimit)},
 		{"when", "What starts the workflow; any condition may match, and without one every event does.", "", listOf(conditionKeys, 0, func(l Limits) int { return l.Conditions })},
@@ -50,9 +52,9 @@ func workflowKeys() []key {
 		{"services", "Microvm: NixOS services.", "", options()},
 		{"virtualisation", "Microvm: NixOS virtualisation options.", "", options()},
 	}
-}
+})
 
-func conditionKeys() []key {
+var conditionKeys = sync.OnceValue(func() []key {
 	return []key{
 		{"event", "The events: push, pull_request, manual, schedule.", "add event: push", oneOrMore(oneOf(events()), wordsLimit)},
 		{"branch", `Push: the pushed branch. Pull request: the target branch. Patterns; "!" in front excludes.`, "", patterns()},
@@ -61,16 +63,16 @@ func conditionKeys() []key {
 		{"paths", `One changed file at least must match. Patterns; "!" in front excludes.`, "", patterns()},
 		{"schedule", "Time tables, on the default branch.", "", listOf(scheduleKeys, 0, func(Limits) int { return tablesLimit })},
 	}
-}
+})
 
-func scheduleKeys() []key {
+var scheduleKeys = sync.OnceValue(func() []key {
 	return []key{
 		{"cron", "Minute, hour, day of month, month, day of week; H is a number that differs by repository.", `add cron: "H 2 * * *"`, timeTable()},
 		{"timezone", "An IANA name such as Europe/Paris; without it, UTC.", "", zone()},
 	}
-}
+})
 
-func cloneKeys() []key {
+var cloneKeys = sync.OnceValue(func() []key {
 	return []key{
 		{"skip", "True fetches nothing.", "", boolean(false)},
 		{"depth", "How many commits; 0 means 1.", "", whole(0, depthLimit)},
@@ -78,9 +80,9 @@ func cloneKeys() []key {
 		{"tags", "Whether tags are fetched.", "", boolean(true)},
 		{"lfs", "Whether large files are fetched.", "", boolean(false)},
 	}
-}
+})
 
-func cacheKeys() []key {
+var cacheKeys = sync.OnceValue(func() []key {
 	return []key{
 		{"key", "The name of the cache, different for each.", "add key: go", word(cacheKeyLimit)},
 		{"paths", "What is kept; ~/ is the home folder.", "add paths: [~/.cache]", inside(true)},
@@ -89,13 +91,13 @@ func cacheKeys() []key {
 		{"compression-level", "1 to 19; without it, the server's.", "", whole(1, levelLimit)},
 		{"when", "When it is saved.", "", oneOf(cacheWhens())},
 	}
-}
+})
 
-func stepKeys() []key {
+var stepKeys = sync.OnceValue(func() []key {
 	return []key{
 		{"name", "The name that people read; without it, the first line of the command.", "", word(nameLimit)},
 		{"command", "What the shell runs.", `add command: "make test"`, commandText()},
 		{"environment", "Variables of this step, names to texts.", "", variables()},
 		{"timeout", "How long the step may take, such as 5m.", "", duration()},
 	}
-}
+})

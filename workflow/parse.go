@@ -2,10 +2,12 @@ package workflow
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Parse reads one workflow file. file is the path to name in diagnostics and in the Spec. The Spec is nil
@@ -45,7 +47,7 @@ func baseName(file string) string {
 }
 
 // later holds the workflow keys of the language that this version does not offer, with what to do instead.
-func later() map[string]string {
+var later = sync.OnceValue(func() map[string]string {
 	return map[string]string{
 		"needs":       "put the steps of both into one workflow, in order",
 		"if":          "remove it; when: decides what starts a workflow",
@@ -60,10 +62,10 @@ func later() map[string]string {
 		"reports":     "print the report in a step",
 		"retry":       "remove it; a person can start the workflow again",
 	}
-}
+})
 
 // laterStep is later for the keys of a step.
-func laterStep() map[string]string {
+var laterStep = sync.OnceValue(func() map[string]string {
 	return map[string]string{
 		"secrets":           "remove it, and know that every step gets the secrets of the run",
 		"if":                "decide inside the command, with the shell's if",
@@ -71,7 +73,7 @@ func laterStep() map[string]string {
 		"shell":             `call the shell in the command, such as sh -c '...'`,
 		"working_directory": "start the command with cd <folder> && ...",
 	}
-}
+})
 
 func (d *decoder) spec(root *node) *Spec {
 	s := &Spec{Engine: Sandbox, Clone: Clone{Depth: 1, Submodules: true, Tags: true}}
@@ -92,7 +94,7 @@ func (d *decoder) spec(root *node) *Spec {
 			s.Dependencies, o.dependencies = d.dependencies(k, at, v), v
 		},
 	}
-	offered := later()
+	offered := maps.Clone(later())
 	for _, k := range microvmOnly() {
 		fields[k] = func(k string, at pos, v *node) { o.microvm = append(o.microvm, pair{k, at, v}) }
 		delete(offered, k)
