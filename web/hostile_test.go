@@ -154,3 +154,21 @@ func TestT46BackLeadsNowhereElse(t *testing.T) {
 	}
 	require.Equal(t, "/p/3lx2?from=1", local("/p/3lx2?from=1"))
 }
+
+func TestB037WorkflowNamesHaveTheirPages(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"a.json", "con", "%2e%2e", "a b", "x?raw=1", "a/b", "ü#x"} {
+		w := newWorld(t)
+		p := w.build(1, "names", pipeline.Passed)
+		p.Workflows[0].Name = name
+		w.put(p)
+		require.NoError(t, w.write(t, p.Workflows[0]).Close(), name)
+		_, s := w.serve(t)
+		at := workflowURL(p.ID, name)
+		res := ask(t, s, "GET", at)
+		require.Equal(t, http.StatusOK, res.StatusCode, name)
+		require.Equal(t, "text/html; charset=utf-8", res.Header.Get("Content-Type"), name)
+		require.Equal(t, "application/json; charset=utf-8", ask(t, s, "GET", at+".json").Header.Get("Content-Type"), name)
+		require.Equal(t, "text/plain; charset=utf-8", ask(t, s, "GET", at+"?raw=1").Header.Get("Content-Type"), name)
+	}
+}

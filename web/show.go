@@ -153,8 +153,14 @@ func (w *Web) repoName(owner, name, did string) string {
 
 func repoURL(did string) string         { return "/r/" + url.PathEscape(did) }
 func pipelineURL(id pipeline.ID) string { return "/p/" + url.PathEscape(string(id)) }
+
+// workflowURL hides an ending of the name that would ask for the page's twin.
 func workflowURL(id pipeline.ID, name string) string {
-	return pipelineURL(id) + "/" + url.PathEscape(name)
+	path := pipelineURL(id) + "/" + url.PathEscape(name)
+	if rest, ok := strings.CutSuffix(path, ".json"); ok {
+		path = rest + "%2Ejson"
+	}
+	return path
 }
 
 // row is a pipeline in a list.
