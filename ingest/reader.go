@@ -44,6 +44,9 @@ type reader struct {
 	in     *Ingest
 	host   string
 	frames chan Frame
+	// told is the highest credible time that was taken. Until the process ends it is as good as the stored
+	// cursor: what is in frames is written, however long that takes. Only the stream's goroutine uses it.
+	told int64
 }
 
 // Follow reads the Jetstream at endpoint until ctx ends.
@@ -70,16 +73,24 @@ func (in *Ingest) Follow(ctx context.Context, endpoint string) error {
 
 func (r *reader) cursor(ctx context.Context) (int64, error) {
 	c, _, err := r.in.c.Store.Cursor(ctx, jetstreamSource, r.host, protocolV1)
-	return c.Value, err
+	return max(c.Value, r.told), err
 }
 
 func (r *reader) sink(ctx context.Context, f Frame) error {
 	select {
 	case r.frames <- f:
+		if r.credible(f) {
+			r.told = max(r.told, f.TimeUS)
+		}
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// credible tells whether a frame's time may move the cursor.
+func (r *reader) credible(f Frame) bool {
+	return f.TimeUS <= r.in.c.Clock.Now().Add(maxAhead).UnixMicro()
 }
 
 // commit takes what has come by, as much at a time as is there, and writes it in one transaction.
@@ -123,9 +134,8 @@ func (r *reader) commit(ctx context.Context) {
 // comes late is covered by the rewind, and the cursor never goes back.
 func (r *reader) batch(first Frame) (hints []store.Recheck, last int64) {
 	seen := map[store.Recheck]bool{}
-	latest := r.in.c.Clock.Now().Add(maxAhead).UnixMicro()
 	take := func(f Frame) {
-		if f.TimeUS <= latest {
+		if r.credible(f) {
 			last = max(last, f.TimeUS)
 		} else {
 			r.in.c.Count("jetstream_future_frame")
