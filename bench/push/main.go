@@ -29,7 +29,11 @@ func main() { measure.Main(run) }
 func run(ctx context.Context) (err error) {
 	n := flag.Int("n", 40, "pushes to measure with each engine")
 	warm := flag.Int("warmup", 5, "pushes before that")
+	only := flag.String("only", "", "measure one engine alone: dummy or sandbox")
 	flag.Parse()
+	if *only != "" && *only != "dummy" && *only != "sandbox" {
+		return fmt.Errorf("-only %q is not dummy or sandbox", *only)
+	}
 	binary, done, err := measure.Binary(ctx)
 	if err != nil {
 		return err
@@ -46,6 +50,26 @@ func run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, b.w.Close()) }()
 	b.viewer = b.w.Client(nil)
 
+	if *only != "sandbox" {
+		if err := b.plain(ctx); err != nil {
+			return err
+		}
+	}
+	if *only == "dummy" {
+		return nil
+	}
+	return b.boxed(ctx)
+}
+
+type bench struct {
+	n, warm int
+	w       *world.World
+	viewer  *world.Client
+	box     *sandbox.Engine
+}
+
+// plain measures with the engine that runs nothing.
+func (b *bench) plain(ctx context.Context) error {
 	plain, err := b.pushes(ctx, series{name: "dummy", engine: "dummy", command: "now", skip: true, quiet: 30 * time.Millisecond})
 	if err != nil {
 		return err
@@ -54,6 +78,11 @@ func run(ctx context.Context) (err error) {
 	plain.here.Print("push_dummy")
 	plain.whole.Print("push_dummy_with_fetch")
 	plain.stages("dummy")
+	return nil
+}
+
+// boxed measures with the sandbox, beside sandboxes alone.
+func (b *bench) boxed(ctx context.Context) error {
 	if _, err := b.box.Probe(ctx); err != nil {
 		measure.Note("the sandbox is left out: %v", err)
 		return nil
@@ -75,13 +104,6 @@ func run(ctx context.Context) (err error) {
 	}
 	cloned.whole.Print("push_sandbox_with_fetch_and_clone")
 	return nil
-}
-
-type bench struct {
-	n, warm int
-	w       *world.World
-	viewer  *world.Client
-	box     *sandbox.Engine
 }
 
 // series says what is pushed.
