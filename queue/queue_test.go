@@ -19,14 +19,13 @@ import (
 func TestP15OneOwnerDoesNotStarveAnother(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	many := w.plan(repoA, 100)
+	w.plan(repoA, 100)
 	one := w.plan(repoB, 1)
 	e := w.passes()
 	w.run(e)
 	w.ended(one)
-	w.ended(many)
+	eventually(t, "alice's work to go on", func() bool { _, owners, _ := e.seen(); return len(owners) > 5 })
 	_, owners, _ := e.seen()
-	require.Len(t, owners, 101)
 	require.LessOrEqual(t, slices.Index(owners, bob), 1)
 }
 
@@ -159,7 +158,8 @@ func TestB089WhatNobodyTakesDelaysNothing(t *testing.T) {
 	fit := w.plan(repoA, 1)
 	before := time.Now()
 	w.run(e, with(j))
-	require.Less(t, receive(t, "the one that fits", started).Sub(before), time.Second)
+	// A fraction of a second; the bound leaves room for a busy machine and a slower build.
+	require.Less(t, receive(t, "the one that fits", started).Sub(before), 5*time.Second)
 	w.ended(fit)
 	eventually(t, "a reason for each", func() bool {
 		ws := w.get(stuck[1]).Workflows

@@ -34,7 +34,7 @@ const (
 )
 
 // patience is how long a test waits for what should happen at once.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // world is a real store with work in it.
 type world struct {
@@ -129,7 +129,7 @@ func (w *world) finish(c *store.Claimed, s pipeline.Status) {
 
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(3 * time.Millisecond) {
+	for end := time.Now().Add(patience); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("waited %s for %s", patience, what)
 		}

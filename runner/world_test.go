@@ -46,7 +46,7 @@ const (
 	token  = "header.payload.signature"
 )
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // world is a runner on a real store, real logs and the dummy engine. It stands between the runner and each of
 // them, notes what passes, and does instead what a test tells it to.
