@@ -89,7 +89,9 @@ func (t *tx) claimFrom(owner string, r ClaimRequest) (*Claimed, error) {
 			}
 			continue
 		}
-		return t.lease(w, r)
+		if c, err := t.lease(w, r); c != nil || err != nil {
+			return c, err
+		}
 	}
 }
 
@@ -99,6 +101,8 @@ func (t *tx) startable(w workflow) (rbac.Decision, error) {
 	return d, err
 }
 
+// lease gives w out. It returns nil when the spec of w is not the one that was planned any more: w ends with that
+// reason, and the work behind it goes on.
 func (t *tx) lease(w workflow, r ClaimRequest) (*Claimed, error) {
 	w, err := t.apply(w, pipeline.Leased{Holder: r.Holder, Until: t.now.Add(r.TTL)})
 	if err != nil {
@@ -117,7 +121,9 @@ func (t *tx) lease(w workflow, r ClaimRequest) (*Claimed, error) {
 		return nil, err
 	}
 	if have := sha256.Sum256(w.Spec); !bytes.Equal(have[:], sum) {
-		return nil, fmt.Errorf("%w: the spec of %s/%s is not the one that was planned", ErrCorrupt, w.Pipeline, w.Name)
+		t.s.log.Error("a stored spec is damaged; its workflow ends", "pipeline", w.Pipeline, "workflow", w.Name)
+		_, err := t.apply(w, pipeline.Lost{Epoch: w.Epoch, Reason: "the stored plan of this workflow is damaged and was not run; push again"})
+		return nil, err
 	}
 	p, err := t.pipeline(w.Pipeline, false)
 	if err != nil {
