@@ -6,11 +6,14 @@ import (
 	"strings"
 	"time"
 
+	"spindle/feed"
 	"spindle/identity"
 	"spindle/identity/oidc"
 	"spindle/internal/tid"
 	"spindle/logs"
+	"spindle/pipeline"
 	"spindle/secrets"
+	"spindle/store"
 	"spindle/web"
 	"spindle/xrpc"
 )
@@ -18,9 +21,11 @@ import (
 // edges builds what people and machines talk to.
 func (d *Daemon) edges(out outside, v *secrets.Vault, issuer *oidc.Issuer, l *logs.Logs) error {
 	in := intake{in: d.ingest, ids: tid.New(d.o.Clock)}
+	// Everybody who follows something waits for the same changes: they are read once for all.
+	reads := watched{Store: d.store, changes: feed.New(d.store, 0)}
 	var err error
 	d.calls, err = xrpc.New(xrpc.Config{
-		Pipelines: d.store, Repos: d.store, Policy: d.store, Verbs: d.store, Retries: in,
+		Pipelines: reads, Repos: d.store, Policy: d.store, Verbs: d.store, Retries: in,
 		Definitions: definitions{out.knots}, Secrets: vault{v}, Logs: output{logs: l, store: d.store}, Ingest: in,
 		Tokens: verifier{identity.NewVerifier(identity.VerifierConfig{
 			Audience: d.self.DID(), Directory: out.directory, Tokens: d.store, Clock: d.o.Clock,
@@ -33,7 +38,7 @@ func (d *Daemon) edges(out outside, v *secrets.Vault, issuer *oidc.Issuer, l *lo
 		return err
 	}
 	d.pages, err = web.New(web.Config{
-		Pipelines: d.store, Repos: d.store, Logs: l, Names: out.directory, Health: d.health,
+		Pipelines: reads, Repos: d.store, Logs: l, Names: out.directory, Health: d.health,
 		Hostname: d.o.Hostname, Version: d.o.Version, Client: d.calls.Address, Clock: d.o.Clock, Log: d.o.Log,
 	})
 	if err != nil {
@@ -48,6 +53,17 @@ func (d *Daemon) edges(out outside, v *secrets.Vault, issuer *oidc.Issuer, l *lo
 		pages.ServeHTTP(w, r)
 	})
 	return nil
+}
+
+// watched is the store, with its changes read through the feed.
+type watched struct {
+	*store.Store
+	changes *feed.Feed
+}
+
+// Changes returns at most limit changes after the given number.
+func (w watched) Changes(ctx context.Context, after int64, limit int) ([]pipeline.Change, error) {
+	return w.changes.Changes(ctx, after, limit)
 }
 
 // machine tells whether a path belongs to the calls and documents; the rest are pages.

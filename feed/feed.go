@@ -43,7 +43,7 @@ func (f *Feed) Last(ctx context.Context) (int64, error) { return f.src.LastChang
 func (f *Feed) Next(ctx context.Context, after int64) ([]pipeline.Change, error) {
 	for {
 		wake := f.src.Changed()
-		cs, err := f.look(ctx, after, wake)
+		cs, err := f.look(ctx, after, f.batch, wake)
 		if err != nil {
 			return nil, fmt.Errorf("read changes after %d: %w", after, err)
 		}
@@ -58,34 +58,46 @@ func (f *Feed) Next(ctx context.Context, after int64) ([]pipeline.Change, error)
 	}
 }
 
+// Changes returns at most limit changes after the given number, and waits for none. Who wants to wait takes Changed
+// before.
+func (f *Feed) Changes(ctx context.Context, after int64, limit int) ([]pipeline.Change, error) {
+	if limit < 1 {
+		return nil, nil
+	}
+	return f.look(ctx, after, limit, f.src.Changed())
+}
+
+// Changed returns a channel that is closed at the next change.
+func (f *Feed) Changed() <-chan struct{} { return f.src.Changed() }
+
 // look returns what there is after the given number. wake was taken before.
-func (f *Feed) look(ctx context.Context, after int64, wake <-chan struct{}) ([]pipeline.Change, error) {
+func (f *Feed) look(ctx context.Context, after int64, limit int, wake <-chan struct{}) ([]pipeline.Change, error) {
 	select {
 	case f.turn <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	cs, err := f.fromTail(ctx, after, wake)
+	cs, err := f.fromTail(ctx, after, limit, wake)
 	old := after < f.tail.from
 	<-f.turn
 	if err != nil || !old {
 		return cs, err
 	}
 	// A reader that is far behind catches up by itself and holds up nobody.
-	return f.src.Changes(ctx, after, f.batch)
+	return f.src.Changes(ctx, after, limit)
 }
 
 // fromTail brings the tail up to date, unless it is, and answers from it. The caller has the turn.
-func (f *Feed) fromTail(ctx context.Context, after int64, wake <-chan struct{}) ([]pipeline.Change, error) {
+func (f *Feed) fromTail(ctx context.Context, after int64, limit int, wake <-chan struct{}) ([]pipeline.Change, error) {
 	// A look under this very wake-up has been done for another reader: if there were anything newer, the
 	// wake-up would have gone off and this reader would look again.
-	if after >= f.tail.end && (f.tail.wake == nil || f.tail.wake != wake) {
+	if f.tail.wake == nil || f.tail.wake != wake {
 		if err := f.tail.extend(ctx, f.src); err != nil {
 			return nil, err
 		}
 		f.tail.wake = wake
 	}
-	return f.tail.after(after, f.batch), nil
+	return f.tail.after(after, limit), nil
 }
 
 // keep is how many changes the tail holds at least, and at most twice.
