@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"html"
 	"net/url"
 	"strings"
 )
@@ -16,7 +17,7 @@ const shortest = 6
 const shortestLine = 8
 
 // forms lists the spellings of a secret that people print by accident: as it is, in base64 at each of its
-// three alignments and as tools wrap it, hex, URL-, JSON- and shell-escaped, and each line of a value with
+// three alignments and as tools wrap it, hex, URL-, HTML-, JSON- and shell-escaped, and each line of a value with
 // several.
 func forms(value string) [][]byte {
 	var out [][]byte
@@ -46,12 +47,30 @@ func forms(value string) [][]byte {
 	}
 	add(hex.EncodeToString([]byte(value)))
 	add(strings.ToUpper(hex.EncodeToString([]byte(value))))
-	add(url.QueryEscape(value))
-	add(url.PathEscape(value))
+	query := url.QueryEscape(value)
+	spaced := strings.ReplaceAll(query, "+", "%20") // as encodeURIComponent and most libraries write a space
+	for _, escaped := range []string{query, spaced, strings.ReplaceAll(spaced, "%2F", "/"), url.PathEscape(value)} {
+		add(escaped)
+		add(lowerHex(escaped))
+	}
+	add(html.EscapeString(value))
+	add(strings.NewReplacer("&#34;", "&quot;", "&#39;", "&#x27;").Replace(html.EscapeString(value)))
 	add(quoted(value, true))
 	add(quoted(value, false))
 	add(strings.ReplaceAll(value, "'", `'\''`))
 	return out
+}
+
+// lowerHex is a percent-encoded s with the digits of its escapes in lower case, as some encoders write them.
+func lowerHex(s string) string {
+	b := []byte(s)
+	for i := 0; i+2 < len(b); i++ {
+		if b[i] == '%' {
+			copy(b[i+1:i+3], bytes.ToLower(b[i+1:i+3]))
+			i += 2
+		}
+	}
+	return string(b)
 }
 
 // wrapped is s cut into lines of width, if it has more than one; a short rest is left out.
@@ -69,10 +88,10 @@ func wrapped(s string, width int) []string {
 }
 
 // quoted is value as it stands inside a JSON string, with < > & escaped as Go does or plain as others do.
-func quoted(value string, html bool) string {
+func quoted(value string, markup bool) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(html)
+	e.SetEscapeHTML(markup)
 	if err := e.Encode(value); err != nil {
 		return "" // a string can always be encoded
 	}
