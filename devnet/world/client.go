@@ -58,12 +58,30 @@ func (c *Client) Ready(ctx context.Context) error {
 
 // Get fetches a page.
 func (c *Client) Get(ctx context.Context, path string) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, nil)
-	if err != nil {
-		return "", fmt.Errorf("ask for %s: %w", path, err)
-	}
-	b, err := c.do(req)
+	b, err := patiently(ctx, func() ([]byte, error) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, nil)
+		if err != nil {
+			return nil, fmt.Errorf("ask for %s: %w", path, err)
+		}
+		return c.do(req)
+	})
 	return string(b), err
+}
+
+// patiently calls f until the answer is not that calls come too fast.
+func patiently(ctx context.Context, f func() ([]byte, error)) ([]byte, error) {
+	for {
+		b, err := f()
+		var refused *CallError
+		if !errors.As(err, &refused) || refused.Status != http.StatusTooManyRequests {
+			return b, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
 }
 
 func (c *Client) do(req *http.Request) ([]byte, error) {
@@ -104,19 +122,7 @@ func (c *Client) Call(ctx context.Context, nsid string, in, out any) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", nsid, err)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+"/xrpc/"+nsid, bytes.NewReader(body))
-	if err != nil {
-		return fmt.Errorf("%s: %w", nsid, err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	if c.account != nil {
-		token, err := c.account.ServiceToken(c.audience, nsid)
-		if err != nil {
-			return fmt.Errorf("%s: sign a token: %w", nsid, err)
-		}
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	b, err := c.do(req)
+	b, err := patiently(ctx, func() ([]byte, error) { return c.post(ctx, nsid, body) })
 	if err != nil {
 		return fmt.Errorf("%s: %w", nsid, err)
 	}
@@ -127,6 +133,23 @@ func (c *Client) Call(ctx context.Context, nsid string, in, out any) error {
 		return fmt.Errorf("%s: read the answer: %w", nsid, err)
 	}
 	return nil
+}
+
+// post sends body with a token of its own.
+func (c *Client) post(ctx context.Context, nsid string, body []byte) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+"/xrpc/"+nsid, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if c.account != nil {
+		token, err := c.account.ServiceToken(c.audience, nsid)
+		if err != nil {
+			return nil, fmt.Errorf("sign a token: %w", err)
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	return c.do(req)
 }
 
 // PutSecret sets a secret of a repository.
@@ -163,7 +186,7 @@ func (c *Client) Served(ctx context.Context, repo string) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("wait until the spindle serves %s: %w", repo, err)
-		case <-time.After(10 * time.Millisecond):
+		case <-time.After(30 * time.Millisecond):
 		}
 	}
 }
@@ -195,7 +218,7 @@ func (c *Client) Await(ctx context.Context, repo, commit string, ok func(*orgtan
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("waiting for the pipeline of %.7s (%s): %w", commit, last, ctx.Err())
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(75 * time.Millisecond):
 		}
 	}
 }
