@@ -83,8 +83,9 @@ const (
 // the back-off: after it the wait is the first step again.
 func (s *Stream) Run(ctx context.Context) error {
 	wait, rewind, from := firstWait, s.c.Rewind, int64(-1)
-	// A reading without a cursor begins now, but what is told after that must not fall between two connections.
-	first, floor := s.c.Clock.Now().UnixMicro(), int64(0)
+	// A reading without a cursor begins when it was begun, and not when the host has let it in: whoever chooses the
+	// server as soon as it answers may be told of before that, or between two connections.
+	floor := s.c.Clock.Now().UnixMicro()
 	for ctx.Err() == nil {
 		began := s.c.Clock.Now()
 		got, err := s.once(ctx, floor, rewind)
@@ -99,7 +100,7 @@ func (s *Stream) Run(ctx context.Context) error {
 		if got.last > 0 && (now.Sub(time.UnixMicro(got.last)) > catchingUp || got.from == from) {
 			rewind = 0
 		}
-		from, floor = got.from, first
+		from = got.from
 		s.c.State(false, fmt.Sprint(err))
 		// Half fixed, half random: hosts that come back are not met by everybody at once.
 		d := wait/2 + rand.N(wait/2)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -220,6 +221,7 @@ func TestB009AnotherHostStartsAnew(t *testing.T) {
 	other := jetstream.New(jetstream.Config{Clock: clock.Real{}})
 	srv := httptest.NewServer(other)
 	t.Cleanup(func() { other.Cut(); srv.Close() })
+	began := time.Now().Add(-time.Millisecond)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -227,7 +229,11 @@ func TestB009AnotherHostStartsAnew(t *testing.T) {
 		_ = b.Follow(ctx, "ws"+strings.TrimPrefix(srv.URL, "http")+"/subscribe")
 	}()
 	until(t, func() bool { return other.Subscribers() == 1 }, "connected")
-	require.NotContains(t, other.Connects()[0].Query, "cursor=")
+	q, err := url.ParseQuery(other.Connects()[0].Query)
+	require.NoError(t, err)
+	from, err := strconv.ParseInt(q.Get("cursor"), 10, 64)
+	require.NoError(t, err)
+	require.WithinRange(t, time.UnixMicro(from).Add(10*time.Second), began, time.Now(), "it begins when it is begun")
 	cancel()
 	<-ended
 	before := b.cursor()
