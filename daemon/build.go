@@ -61,7 +61,7 @@ type outside struct {
 // cannot work is refused here, with what to do about it.
 func Build(ctx context.Context, o Options) (*Daemon, error) {
 	if err := o.check(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrSetting, err)
 	}
 	d := &Daemon{o: o, health: obs.NewHealth(o.Clock), metrics: obs.NewMetrics()}
 	if err := d.build(ctx); err != nil {

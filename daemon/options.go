@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -78,6 +79,16 @@ type Options struct {
 	Log   *slog.Logger
 }
 
+// plcOrOther tells whether a did:plc has the form that the directory gives (24 characters of base32; the did:plc
+// specification, https://web.plc.directory/spec/v0.1/did-plc): a placeholder would serve nobody.
+func plcOrOther(did string) bool {
+	id, plc := strings.CutPrefix(did, "did:plc:")
+	return !plc || len(id) == 24 && strings.Trim(id, "abcdefghijklmnopqrstuvwxyz234567") == ""
+}
+
+// ErrSetting is an option that cannot be worked with.
+var ErrSetting = errors.New("a setting is wrong")
+
 // check fills in defaults and refuses what cannot work.
 func (o *Options) check() error {
 	if o.Clock == nil {
@@ -93,7 +104,7 @@ func (o *Options) check() error {
 		return fmt.Errorf("hostname %q does not make a did:web: %w", o.Hostname, err)
 	}
 	for _, did := range slices.Concat([]string{o.Owner}, o.Admins, o.Members, o.Banned) {
-		if _, err := syntax.ParseDID(did); err != nil {
+		if _, err := syntax.ParseDID(did); err != nil || !plcOrOther(did) {
 			return fmt.Errorf("%q is not a DID (did:plc:… or did:web:…); owner, admins, members and banned are told by DID", did)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"spindle/pipeline"
 	"spindle/rbac"
@@ -19,7 +20,7 @@ const (
 	maxTrigger = 256 << 10
 	maxRecord  = 1 << 20
 	maxKey     = 1 << 10
-	maxReason  = 1 << 10
+	maxReason  = 4 << 10
 )
 
 // Accept commits all of e in one transaction, or nothing. ErrConflict is a known trigger key with another
@@ -300,10 +301,14 @@ func (t *tx) putCursor(c Cursor) error {
 	return err
 }
 
-// clip bounds a sentence that is stored.
+// clip bounds a text that is stored, at the border of a character.
 func clip(s string) string {
-	if len(s) > maxReason {
-		return s[:maxReason]
+	if len(s) <= maxReason {
+		return s
 	}
-	return s
+	n := maxReason - len("…")
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
 }

@@ -185,6 +185,26 @@ func admit(pl pipeline.Pipeline) func(*rbac.Gate) rbac.Decision {
 	}
 }
 
+// maxReport bounds what is told of one invalid file, in bytes. What the store and the lexicon keep is a little more.
+const maxReport = 3900
+
+// report is what is wrong with w, in whole diagnostics: a caret without its line helps nobody.
+func report(w workflow.Planned) string {
+	var b strings.Builder
+	for i, d := range w.Diagnostics {
+		text := strings.TrimRight(d.Render(w.Source), "\n")
+		if i > 0 && b.Len()+1+len(text) > maxReport {
+			fmt.Fprintf(&b, "\n… and %d more: spindle lint tells all", len(w.Diagnostics)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(text)
+	}
+	return b.String()
+}
+
 // planned is the row of one compiled file.
 func planned(pl pipeline.Pipeline, w workflow.Planned) (pipeline.Workflow, error) {
 	row := pipeline.Workflow{
@@ -192,14 +212,7 @@ func planned(pl pipeline.Pipeline, w workflow.Planned) (pipeline.Workflow, error
 	}
 	if w.Spec == nil {
 		row.Status = pipeline.Invalid
-		var b strings.Builder
-		for i, d := range w.Diagnostics {
-			if i > 0 {
-				b.WriteByte('\n')
-			}
-			b.WriteString(strings.TrimRight(d.Render(w.Source), "\n"))
-		}
-		row.Reason = b.String()
+		row.Reason = report(w)
 		return row, nil
 	}
 	spec, err := json.Marshal(w.Spec)

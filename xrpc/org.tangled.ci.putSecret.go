@@ -23,7 +23,7 @@ func (s *Server) putSecret() call {
 func secretInput(err error) error {
 	e := public(err)
 	if e.Code == InvalidRequest {
-		return refuse(InvalidRequest, "the body must hold repo, key (1 to 50 characters) and value (1 to 4096 bytes), each a string")
+		return refuse(InvalidRequest, "the body must hold repo, key (1 to 50 characters) and value (8 to 4096 bytes), each a string")
 	}
 	return err
 }

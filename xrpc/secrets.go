@@ -60,7 +60,7 @@ func (s *Server) put(ctx context.Context, caller, repo, name, value string) erro
 		return refuse(InvalidSecret, "the name of a secret is a shell identifier of 1 to 50 characters: letters, digits and _, and no digit first")
 	}
 	if value == "" || len(value) > maxSecretValue || strings.ContainsRune(value, 0) {
-		return refuse(InvalidSecret, "the value of a secret has 1 to 4096 bytes and no NUL")
+		return refuse(InvalidSecret, "the value of a secret has 8 to 4096 bytes and no NUL")
 	}
 	return s.c.Secrets.Put(ctx, b.Repo, name, value, caller)
 }

@@ -114,8 +114,26 @@ func (b *bed) environ(more ...string) []string {
 // server is a running `spindle serve`.
 type server struct {
 	cmd  *exec.Cmd
-	said *bytes.Buffer
+	said *speech
 	done chan struct{}
+}
+
+// speech is what a process says, readable while it speaks.
+type speech struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *speech) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(b)
+}
+
+func (s *speech) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
 }
 
 // serve starts a server and waits until it is ready.
@@ -123,11 +141,12 @@ func (b *bed) serve(more ...string) *server {
 	b.t.Helper()
 	s := b.start(more...)
 	err := b.client(nil).Ready(b.t.Context())
-	if err != nil {
-		s.kill()
-		if cannotSandbox(s.said.String()) {
-			b.t.Skip("no sandbox can run here: " + s.said.String())
-		}
+	// It listens before it knows whether a sandbox can run here.
+	require.Eventually(b.t, func() bool {
+		return err != nil || cannotSandbox(s.said.String()) || strings.Contains(s.said.String(), "the sandbox works")
+	}, time.Minute, 10*time.Millisecond)
+	if cannotSandbox(s.said.String()) {
+		b.t.Skip("no sandbox can run here: " + s.said.String())
 	}
 	require.NoError(b.t, err, "%s", s.said)
 	return s
@@ -135,7 +154,7 @@ func (b *bed) serve(more ...string) *server {
 
 func (b *bed) start(more ...string) *server {
 	b.t.Helper()
-	s := &server{cmd: exec.Command(binary(b.t), "serve"), said: &bytes.Buffer{}, done: make(chan struct{})}
+	s := &server{cmd: exec.Command(binary(b.t), "serve"), said: &speech{}, done: make(chan struct{})}
 	s.cmd.Env, s.cmd.Dir, s.cmd.Stderr, s.cmd.Stdout = b.environ(more...), b.dir, s.said, s.said
 	require.NoError(b.t, s.cmd.Start())
 	go func() {

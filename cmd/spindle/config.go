@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -104,10 +105,26 @@ func (c config) check() error {
 		return fmt.Errorf("SPINDLE_SERVER_KEY_PATH is not set; make a key with: spindle key generate FILE")
 	case c.MaxJobs < 1:
 		return fmt.Errorf("SPINDLE_SERVER_MAX_JOB_COUNT=%d must be at least 1", c.MaxJobs)
+	case !hasScheme(c.PLC, "https", "http"):
+		return fmt.Errorf("SPINDLE_SERVER_PLC_URL=%q must be an address such as https://plc.directory", c.PLC)
+	case !hasScheme(c.Jetstream, "wss", "ws"):
+		return fmt.Errorf("SPINDLE_SERVER_JETSTREAM_ENDPOINT=%q must be an address such as wss://jetstream.example.com/subscribe", c.Jetstream)
+	case c.PublicURL != "" && !hasScheme(c.PublicURL, "https", "http"):
+		return fmt.Errorf("SPINDLE_SERVER_PUBLIC_URL=%q must be an address such as https://ci.example.com", c.PublicURL)
+	case c.Hostname != strings.ToLower(c.Hostname):
+		return fmt.Errorf("SPINDLE_SERVER_HOSTNAME=%q must be in lower case, as a did:web has it", c.Hostname)
+	case c.Timeout > c.MaxTimeout:
+		return fmt.Errorf("SPINDLE_WORKFLOW_TIMEOUT=%s is more than SPINDLE_WORKFLOW_MAX_TIMEOUT=%s; raise the second or lower the first", c.Timeout, c.MaxTimeout)
 	case len(c.DevHosts) > 0 && !c.Dev:
 		return fmt.Errorf("SPINDLE_SERVER_DEV_EXTRA_HOSTS works only with SPINDLE_SERVER_DEV=true; unset one or set the other")
 	}
 	return nil
+}
+
+// hasScheme tells whether address is one with a host and one of these schemes.
+func hasScheme(address string, schemes ...string) bool {
+	u, err := url.Parse(address)
+	return err == nil && u.Host != "" && slices.Contains(schemes, u.Scheme)
 }
 
 // proxies reads networks and single addresses.

@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -59,17 +62,8 @@ func serve(ctx context.Context, environ []string, stderr io.Writer) error {
 	if err != nil {
 		return fail(exitEnv, err)
 	}
-	// The proof that sandboxes work here takes longer than all the rest, so it goes on beside it.
-	proof := make(chan error, 1)
-	go func() {
-		began := time.Now()
-		err := probe(ctx, box)
-		if err == nil {
-			log.Info("the sandbox works", "took", time.Since(began).Round(time.Millisecond))
-		}
-		proof <- err
-	}()
-	places := []engines.Engine{box}
+	proven := &provenSandbox{Engine: box, done: make(chan struct{})}
+	places := []engines.Engine{proven}
 	if c.Dummy {
 		places = append(places, dummy.New(dummy.Config{Clock: clock.Real{}}))
 	}
@@ -83,17 +77,63 @@ func serve(ctx context.Context, environ []string, stderr io.Writer) error {
 		Labels: c.Labels, Seats: c.MaxJobs, Timeout: c.Timeout, MaxTimeout: c.MaxTimeout, Drain: c.Drain,
 		Origins: c.Origins, Clock: clock.Real{}, Log: log,
 	})
-	if perr := <-proof; err != nil {
-		return fail(exitEnv, err)
-	} else if err = perr; err == nil {
-		err = d.Run(ctx)
+	if errors.Is(err, daemon.ErrSetting) {
+		return fail(exitUsage, err)
 	}
+	if err != nil {
+		return fail(exitEnv, err)
+	}
+	// The proof that sandboxes work here takes longer than all the rest. The server listens meanwhile, since what it
+	// accepts is kept whatever comes, and starts nothing in a sandbox before.
+	run, stop := context.WithCancelCause(ctx)
+	var proof sync.WaitGroup
+	proof.Go(func() {
+		if err := proven.prove(ctx, log); err != nil {
+			stop(err)
+		}
+	})
+	err = d.Run(run)
+	if cause := context.Cause(run); cause != nil && ctx.Err() == nil {
+		err = cause
+	}
+	stop(nil)
+	proof.Wait()
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	if cerr := d.Close(closing); cerr != nil && err == nil {
 		err = cerr
 	}
 	return fail(exitEnv, err)
+}
+
+// provenSandbox opens attempts only once sandboxes are known to work here.
+type provenSandbox struct {
+	*sandbox.Engine
+	done chan struct{} // closed after the proof
+	err  error
+}
+
+// prove starts and ends a sandbox, once.
+func (p *provenSandbox) prove(ctx context.Context, log *slog.Logger) error {
+	defer close(p.done)
+	began := time.Now()
+	if p.err = probe(ctx, p.Engine); p.err == nil {
+		log.Info("the sandbox works", "took", time.Since(began).Round(time.Millisecond))
+	}
+	return p.err
+}
+
+// Open implements engines.Engine.
+func (p *provenSandbox) Open(ctx context.Context, s engines.Spec) (engines.Attempt, error) {
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if p.err != nil {
+		return nil, p.err
+	}
+	return p.Engine.Open(ctx, s)
 }
 
 // newSandbox makes the sandbox engine out of this very binary.
