@@ -96,18 +96,23 @@ func TestDownloadThatIsReadSlowlyIsWhole(t *testing.T) {
 	req.Header.Set("Accept-Encoding", "identity")
 	res, err := http.DefaultTransport.RoundTrip(req)
 	require.NoError(t, err)
-	n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, slow{res.Body}, make([]byte, 128<<10))
+	n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, slow{res.Body, began.Add(2*within + within/4)}, make([]byte, 128<<10))
 	require.NoError(t, err)
 	require.NoError(t, res.Body.Close())
 	require.Greater(t, n, int64(3000*4000))
 	require.Greater(t, time.Since(began), 2*within, "it took longer than one piece may")
 }
 
-// slow takes a pause before each read.
-type slow struct{ io.Reader }
+// slow takes a pause before each read, until a moment.
+type slow struct {
+	io.Reader
+	until time.Time
+}
 
 func (s slow) Read(b []byte) (int, error) {
-	time.Sleep(500 * time.Microsecond) // a slow line, not a synchronisation
+	if time.Now().Before(s.until) {
+		time.Sleep(5 * time.Millisecond) // a slow line, not a synchronisation
+	}
 	return s.Reader.Read(b)
 }
 
