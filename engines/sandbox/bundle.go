@@ -23,7 +23,8 @@ var rootCaps = []string{
 // initScript is the first process: it bounds how many processes there may be, gives folders to the workflow user, says
 // that it is there, and then reaps what commands leave behind, which is what a shell that waits does. Its arguments
 // are the owner, the bound and the folders, and never part of the text.
-const initScript = `echo "$1" > /sys/fs/cgroup/pids/pids.max || exit 71
+const initScript = `cd /sys/fs/cgroup && echo +pids > cgroup.subtree_control && echo "$1" > a/pids.max || exit 71
+cd /
 shift
 if [ $# -gt 0 ]; then mkdir -p "$1" && chown "$0" "$@" || exit 70; fi
 echo up

@@ -21,8 +21,8 @@
 //   - Memory of its processes and what it writes (temporary files included): the engine looks every 100 ms at the two
 //     files that gVisor keeps them in, and ends an attempt that is over. This needs no control group and holds for
 //     root and ordinary users alike. An attempt can be over for that moment, so the bound is not for packing a machine full.
-//   - Processes and threads: gVisor's own pids control group refuses forks beyond the bound. On a busy machine its count
-//     misses the forks of a command now and then; the bound on memory and the time limit hold for what gets past. The attempt's root can lift it;
+//   - Processes and threads: gVisor's own control group (version 2: of the several hierarchies of version 1 it charges a
+//     fork to one at random) refuses forks beyond the bound. The attempt's root can lift it;
 //     the workflow user cannot.
 //   - Time: the caller's contexts and timeouts.
 //   - When the machine itself runs out of memory, the kernel is told to end sandboxes before the server.

@@ -26,6 +26,7 @@ func (e *Engine) runsc(dir string, args ...string) *exec.Cmd {
 		"--network=none",
 		"--platform=systrap",
 		"--ignore-cgroups",
+		"--in-sandbox-cgroup=v2",
 		"--overlay2=root:dir=" + dir,
 		"--host-settings=ignore",
 	}
