@@ -224,7 +224,7 @@ func FuzzMask(f *testing.F) {
 	f.Fuzz(func(t *testing.T, secret, before, after string, cuts []byte) {
 		// The mark itself must not be a part of the secret, or masking would write it.
 		if len(secret) < shortestLine || len(secret) > 4<<10 || strings.Contains(secret, "*") || len(before)+len(after) > 64<<10 {
-			t.Skip()
+			return
 		}
 		p := newPatterns([]string{secret})
 		stream := before + secret + after + base64.StdEncoding.EncodeToString([]byte(before+secret)) + secret + hex.EncodeToString([]byte(secret))
