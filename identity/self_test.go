@@ -1,6 +1,8 @@
 package identity
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"encoding/json"
 	"io/fs"
 	"os"
@@ -136,12 +138,7 @@ func TestServiceTokenVerifiedByOutsideLibrary(t *testing.T) {
 	require.Len(t, doc.VerificationMethod, 1)
 	pub, err := atcrypto.ParsePublicMultibase(doc.VerificationMethod[0].PublicKeyMultibase)
 	require.NoError(t, err)
-	jwk, err := pub.JWK()
-	require.NoError(t, err)
-	b, err := json.Marshal(jwk)
-	require.NoError(t, err)
-	var key jose.JSONWebKey
-	require.NoError(t, key.UnmarshalJSON(b))
+	key := joseKey(t, pub)
 
 	tok, err := jwt.ParseSigned(raw, []jose.SignatureAlgorithm{jose.ES256})
 	require.NoError(t, err)
@@ -151,7 +148,7 @@ func TestServiceTokenVerifiedByOutsideLibrary(t *testing.T) {
 			Method string `json:"lxm"`
 		}
 	)
-	require.NoError(t, tok.Claims(key.Key, &std, &more))
+	require.NoError(t, tok.Claims(key, &std, &more))
 	require.NoError(t, std.ValidateWithLeeway(jwt.Expected{Issuer: s.DID(), AnyAudience: jwt.Audience{"did:web:knot.test#tangled_knot"}, Time: time.Now()}, 0))
 	require.Equal(t, "org.tangled.repo.blob", more.Method)
 	require.NotEmpty(t, std.ID)
@@ -159,13 +156,17 @@ func TestServiceTokenVerifiedByOutsideLibrary(t *testing.T) {
 	other := newSelf(t, "spindle.test")
 	otherPub, err := other.key.PublicKey()
 	require.NoError(t, err)
-	ojwk, err := otherPub.JWK()
+	wrong := joseKey(t, otherPub)
+	require.Error(t, tok.Claims(wrong, &std))
+}
+
+// joseKey reads the published key with the standard library alone. indigo's own JWK leaves leading zeros of a
+// coordinate out (one key in 128), which RFC 7518 section 6.2.1.2 forbids and go-jose refuses.
+func joseKey(t *testing.T, pub atcrypto.PublicKey) *ecdsa.PublicKey {
+	t.Helper()
+	key, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), pub.UncompressedBytes())
 	require.NoError(t, err)
-	b, err = json.Marshal(ojwk)
-	require.NoError(t, err)
-	var wrong jose.JSONWebKey
-	require.NoError(t, wrong.UnmarshalJSON(b))
-	require.Error(t, tok.Claims(wrong.Key, &std))
+	return key
 }
 
 func TestMintRefuses(t *testing.T) {
