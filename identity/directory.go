@@ -44,11 +44,12 @@ type DirectoryConfig struct {
 // Directory resolves DIDs to Identities. Make it with NewDirectory; it is safe for concurrent use and has
 // no goroutines of its own. Lookups of one DID at the same time are one request.
 type Directory struct {
-	clock  clock.Clock
-	dev    bool
-	cache  *indigo.CacheDirectory
-	purges *buckets
-	fresh  *buckets // has a token for each handle that is due to be confirmed again
+	clock     clock.Clock
+	dev       bool
+	cache     *indigo.CacheDirectory
+	purges    *buckets
+	refreshes *buckets
+	fresh     *buckets // has a token for each handle that is due to be confirmed again
 }
 
 // NewDirectory returns an empty directory.
@@ -93,9 +94,10 @@ func NewDirectory(c DirectoryConfig) *Directory {
 		dev:   c.Dev,
 		// Without handle verification every cached handle counts as invalid, so the time for invalid handles is the
 		// one for documents. A TTL of the cache proper would start a goroutine that nobody can stop.
-		cache:  indigo.NewCacheDirectory(inner, c.Capacity, 0, c.ErrTTL, c.TTL),
-		purges: newBuckets(time.Minute, 1, c.Capacity),
-		fresh:  newBuckets(c.TTL, 1, c.Capacity),
+		cache:     indigo.NewCacheDirectory(inner, c.Capacity, 0, c.ErrTTL, c.TTL),
+		purges:    newBuckets(time.Minute, 1, c.Capacity),
+		refreshes: newBuckets(20*time.Second, 3, c.Capacity),
+		fresh:     newBuckets(c.TTL, 1, c.Capacity),
 	}
 }
 
@@ -124,6 +126,21 @@ func (d *Directory) Purge(ctx context.Context, did string) bool {
 		return false
 	}
 	return d.cache.Purge(ctx, syntax.DID(did).AtIdentifier()) == nil
+}
+
+// Refresh is Lookup without the cache, for when somebody says that the document has changed. Anybody may say so,
+// so each DID has few of them: the error is the temporary ErrBusy when there were more than three in a minute.
+func (d *Directory) Refresh(ctx context.Context, did string) (*Identity, error) {
+	if err := CheckDID(did, d.dev); err != nil {
+		return nil, err
+	}
+	if !d.refreshes.allow(did, d.clock.Now()) {
+		return nil, fmt.Errorf("look up %s again: %w", did, ErrBusy)
+	}
+	if err := d.cache.Purge(ctx, syntax.DID(did).AtIdentifier()); err != nil {
+		return nil, fmt.Errorf("forget %s: %w", did, err)
+	}
+	return d.Lookup(ctx, did)
 }
 
 // Handle is the DID's handle if the handle's own domain confirms it, and "" if not: for display only.

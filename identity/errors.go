@@ -3,6 +3,7 @@ package identity
 import (
 	"context"
 	"errors"
+	"fmt"
 )
 
 // Errors of looking up DIDs and proving records. Test for them with errors.Is.
@@ -24,6 +25,35 @@ var (
 	// ErrFutureRev: the repo's revision lies more than five minutes ahead of our clock.
 	ErrFutureRev = errors.New("identity: revision from the future")
 )
+
+// hostError is a host's refusal, an ErrUnproven.
+type hostError struct {
+	code int
+	name string // the XRPC error
+}
+
+// Error implements error.
+func (e *hostError) Error() string {
+	return fmt.Sprintf("%v: status %d, %s", ErrUnproven, e.code, e.name)
+}
+
+// Is makes every hostError an ErrUnproven.
+func (e *hostError) Is(target error) bool { return target == ErrUnproven }
+
+// InactiveError is a host's word that it does not hand out what an account has, because the account is not
+// active. It is an ErrUnproven: the host says so, and nothing proves it.
+type InactiveError struct {
+	DID    string // the account
+	Status string // takendown, suspended, deactivated or deleted
+}
+
+// Error implements error.
+func (e *InactiveError) Error() string {
+	return fmt.Sprintf("%v: the account %s is %s", ErrUnproven, e.DID, e.Status)
+}
+
+// Is makes every InactiveError an ErrUnproven.
+func (e *InactiveError) Is(target error) bool { return target == ErrUnproven }
 
 // Errors of Verifier.Verify, beside ErrSignature and the temporary ones: a closed set.
 var (

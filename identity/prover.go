@@ -67,8 +67,10 @@ func (p *Prover) Record(ctx context.Context, did, collection, rkey string) (Prov
 // trusted, since the key comes from did's document. A repo DID's records live on its knot.
 func (p *Prover) RecordAt(ctx context.Context, host, did, collection, rkey string) (Proven, error) {
 	r, err := p.record(ctx, host, did, collection, rkey)
-	// A new key or a new PDS shows as a signature that fails: ask once more with a fresh document.
-	if errors.Is(err, ErrSignature) && p.dir.Purge(ctx, did) {
+	// A new key shows as a signature that fails, a new PDS as a host that knows nothing of the account any more:
+	// ask once more with a fresh document.
+	moved := errors.Is(err, ErrSignature) || host == "" && errors.Is(err, ErrUnproven)
+	if moved && p.dir.Purge(ctx, did) {
 		r, err = p.record(ctx, host, did, collection, rkey)
 	}
 	if err != nil {
@@ -161,7 +163,7 @@ func (p *Prover) get(ctx context.Context, host, nsid string, q url.Values, max i
 	}
 	defer func() { _ = resp.Body.Close() }() // what mattered has been read
 	if resp.StatusCode != http.StatusOK {
-		return nil, refusal(resp)
+		return nil, refusal(resp, q.Get("did")+q.Get("repo"))
 	}
 	b, err := netguard.ReadLimited(resp.Body, max)
 	if errors.Is(err, netguard.ErrTooLarge) {
@@ -173,8 +175,8 @@ func (p *Prover) get(ctx context.Context, host, nsid string, q url.Values, max i
 	return b, nil
 }
 
-// refusal names the answer of a host that sent no proof.
-func refusal(resp *http.Response) error {
+// refusal names the answer of a host that sent no proof of what did has.
+func refusal(resp *http.Response, did string) error {
 	code := resp.StatusCode
 	if code == http.StatusTooManyRequests || code == http.StatusRequestTimeout || code >= 500 {
 		return fmt.Errorf("%w: status %d", ErrUnreachable, code)
@@ -186,5 +188,8 @@ func refusal(resp *http.Response) error {
 	if err != nil || json.Unmarshal(b, &e) != nil || !printable(e.Error, 64) {
 		e.Error = "no error name"
 	}
-	return fmt.Errorf("%w: status %d, %s", ErrUnproven, code, e.Error)
+	if status, ok := inactive[e.Error]; ok {
+		return &InactiveError{DID: did, Status: status}
+	}
+	return &hostError{code: code, name: e.Error}
 }

@@ -9,6 +9,7 @@
 //   - A subject is a DID that parses, compared byte for byte. Nothing is matched by pattern.
 //   - What no permission allows is denied.
 //   - A ban wins over every role, of the actor, of the repository and of its owner.
+//   - An account that its host does not call active may do nothing, and what it owns is paused.
 //   - Permissions are code and roles are data: no row in a database can widen what a role may do.
 //   - Every refusal has a code of a closed list and a sentence that says who can change it.
 package rbac

@@ -120,6 +120,11 @@ func (g *Gate) Admit(repo Repo) Decision {
 			return refuse(CodeBanned, "%s is banned from this spindle; only the spindle's owner can lift that", did)
 		}
 	}
+	for _, did := range []string{repo.Owner, repo.DID} {
+		if why, ok := g.Inactive(did); ok {
+			return refuse(CodeInactive, "repository %s is paused: the account %s is %s; it runs again when its host says that the account is active", repo.DID, did, words(why))
+		}
+	}
 	if now := g.roles.owner[RepoDomain(repo.DID)]; now != "" && now != repo.Owner {
 		return refuse(CodeOwnerChanged, "repository %s belongs to %s now and no longer to %s; its new owner can push again", repo.DID, now, repo.Owner)
 	}
@@ -137,6 +142,9 @@ func (g *Gate) May(actor string, a Action, repo Repo) Decision {
 	}
 	if g.roles.holds(actor, Banned, Spindle) {
 		return refuse(CodeBanned, "%s is banned from this spindle; only the spindle's owner can lift that", actor)
+	}
+	if why, ok := g.Inactive(actor); ok {
+		return refuse(CodeInactive, "the account %s is %s and may do nothing here until its host says that it is active again", actor, words(why))
 	}
 	switch a {
 	case Administer:
@@ -176,6 +184,30 @@ func (g *Gate) Tracked() []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// Inactive tells why the account did is not active, and false for one that is, as far as is known.
+func (g *Gate) Inactive(did string) (Role, bool) {
+	why, ok := g.roles.inactive[did]
+	return why, ok
+}
+
+// Knows tells whether did is an account that holds a role here, or a repository that is served.
+func (g *Gate) Knows(did string) bool { return g.roles.known[did] }
+
+// words is a status of an account within a sentence.
+func words(why Role) string {
+	switch why {
+	case Takendown:
+		return "taken down by its host"
+	case Suspended:
+		return "suspended by its host"
+	case Deactivated:
+		return "deactivated by its owner"
+	case Deleted:
+		return "deleted"
+	}
+	return "not active at its host"
 }
 
 func (g *Gate) enforce(sub, dom, obj string, a Action) bool {

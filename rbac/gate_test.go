@@ -31,8 +31,17 @@ type reference struct {
 
 func (m reference) banned(did string) bool { return m.spindle[did][Banned] }
 
+func (m reference) inactive(did string) bool {
+	for _, why := range Inactive() {
+		if m.spindle[did][why] {
+			return true
+		}
+	}
+	return false
+}
+
 func (m reference) admits(r Repo) bool {
-	if m.banned(r.Owner) || m.banned(r.DID) || (m.owner[r.DID] != "" && m.owner[r.DID] != r.Owner) {
+	if m.banned(r.Owner) || m.banned(r.DID) || m.inactive(r.Owner) || m.inactive(r.DID) || (m.owner[r.DID] != "" && m.owner[r.DID] != r.Owner) {
 		return false
 	}
 	s := m.spindle[r.Owner]
@@ -40,7 +49,7 @@ func (m reference) admits(r Repo) bool {
 }
 
 func (m reference) may(actor string, a Action, r Repo) bool {
-	if m.banned(actor) {
+	if m.banned(actor) || m.inactive(actor) {
 		return false
 	}
 	runs := m.spindle[actor][Owner] || m.spindle[actor][Admin]
@@ -70,7 +79,7 @@ func TestT11GateEqualsTheReferenceModel(t *testing.T) {
 		m.open = rapid.Bool().Draw(t, "open")
 		for _, d := range append(slices.Clone(dids), repos...) {
 			m.spindle[d] = map[Role]bool{}
-			for _, r := range []Role{Owner, Admin, Member, Banned} {
+			for _, r := range []Role{Owner, Admin, Member, Banned, Suspended} {
 				if rapid.IntRange(0, 4).Draw(t, "holds") == 0 {
 					m.spindle[d][r] = true
 					rules = append(rules, Grant(d, r, Spindle))
@@ -175,6 +184,15 @@ func TestRefusalsSayWhy(t *testing.T) {
 	require.Equal(t, CodeOwnerChanged, g.Admit(Repo{DID: repoA, Owner: boss}).Code)
 	require.Equal(t, CodeInvalidActor, g.Admit(Repo{DID: "x", Owner: alice}).Code)
 	require.True(t, g.May(boss, Cancel, a).Allowed)
+
+	g, err = New(2, Open, []Rule{Grant(alice, Owner, RepoDomain(repoA)), Grant(alice, Suspended, Spindle), Grant(bob, Collaborator, RepoDomain(repoA))})
+	require.NoError(t, err)
+	require.Equal(t, CodeInactive, g.Admit(a).Code)
+	require.Contains(t, g.Admit(a).Sentence, "is paused: the account "+alice+" is suspended by its host")
+	require.Equal(t, CodeInactive, g.May(alice, Cancel, a).Code)
+	require.Equal(t, CodeInactive, g.May(bob, Push, a).Code, "what a suspended owner has is paused for everybody")
+	require.True(t, g.May(bob, Cancel, a).Allowed)
+	require.True(t, g.Knows(repoA) && g.Knows(alice) && g.Knows(bob) && !g.Knows(carol))
 }
 
 func TestGateIsSafeForConcurrentUse(t *testing.T) {

@@ -32,9 +32,21 @@ const (
 	Banned       Role = "banned"
 	Collaborator Role = "collaborator"
 
+	// What follows is not given to anybody but found out about an account: it is not active, so it may do
+	// nothing until it is again. The words are those of com.atproto.sync.getRepoStatus; Unavailable stands
+	// for every other one. They exist in Spindle only, and an account has at most one.
+	Takendown   Role = "takendown"
+	Suspended   Role = "suspended"
+	Deactivated Role = "deactivated"
+	Deleted     Role = "deleted"
+	Unavailable Role = "unavailable"
+
 	// anyone is held by every account while admission is open.
 	anyone Role = "anyone"
 )
+
+// Inactive lists the roles that say why an account is not active.
+func Inactive() []Role { return []Role{Takendown, Suspended, Deactivated, Deleted, Unavailable} }
 
 // Spindle is the domain of roles that hold for the whole server.
 const Spindle = "spindle"
@@ -78,6 +90,7 @@ const (
 	CodeNotAdmin        Code = "NotAdmin"        // the actor does not run this spindle
 	CodeOwnerChanged    Code = "OwnerChanged"    // the repository has another owner by now
 	CodeInvalidActor    Code = "InvalidActor"    // the actor is no DID
+	CodeInactive        Code = "Inactive"        // the account of the actor or of the repository's owner is not active
 )
 
 // Decision is an answer. Code and Sentence are empty when Allowed.

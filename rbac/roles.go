@@ -2,6 +2,7 @@ package rbac
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
@@ -23,6 +24,8 @@ type roles struct {
 	admission              Admission
 	held                   map[grant]bool
 	owner                  map[string]string // repository domain -> owner
+	inactive               map[string]Role   // account -> why it is not active
+	known                  map[string]bool   // accounts that hold a role, and repositories
 }
 
 func newRoles(adm Admission, rules []Rule) (*roles, error) {
@@ -31,6 +34,8 @@ func newRoles(adm Admission, rules []Rule) (*roles, error) {
 		admission:   adm,
 		held:        make(map[grant]bool, len(rules)),
 		owner:       map[string]string{},
+		inactive:    map[string]Role{},
+		known:       map[string]bool{},
 	}
 	for _, r := range rules {
 		g, err := parse(r)
@@ -42,6 +47,13 @@ func newRoles(adm Admission, rules []Rule) (*roles, error) {
 				return nil, fmt.Errorf("rbac: %s has two owners, %s and %s", g.domain, had, g.did)
 			}
 			rs.owner[g.domain] = g.did
+		}
+		if slices.Contains(Inactive(), g.role) {
+			rs.inactive[g.did] = g.role
+		}
+		rs.known[g.did] = true
+		if repo, ok := strings.CutPrefix(g.domain, "repo:"); ok {
+			rs.known[repo] = true
 		}
 		rs.held[g] = true
 	}
@@ -65,7 +77,7 @@ func parse(r Rule) (grant, error) {
 		}
 		known = g.role == Owner || g.role == Collaborator
 	case g.domain == Spindle:
-		known = g.role == Owner || g.role == Admin || g.role == Member || g.role == Banned
+		known = g.role == Owner || g.role == Admin || g.role == Member || g.role == Banned || slices.Contains(Inactive(), g.role)
 	}
 	if !known {
 		return grant{}, fmt.Errorf("rbac: no role %q in domain %q", clip(r.V[1]), clip(g.domain))

@@ -145,6 +145,11 @@ func (t *tx) follow(e Effects) error {
 			return fmt.Errorf("policy of %s: %w", repo, err)
 		}
 	}
+	for _, a := range e.Accounts {
+		if err := t.putAccount(a); err != nil {
+			return fmt.Errorf("account %s: %w", a.DID, err)
+		}
+	}
 	for _, m := range e.Members {
 		if err := t.setRole(m.DID, rbac.Member, byRecord, "", !m.Removed); err != nil {
 			return fmt.Errorf("member %s: %w", m.DID, err)
@@ -196,13 +201,14 @@ func (t *tx) putRepo(b RepoBinding) error {
 	}
 	t.rings = true
 	return t.exec1(`INSERT INTO repos (did, owner, owner_epoch, rkey, name, knot, default_branch, spindle, manifest_cid, declaration_cid,
-		generation, verified_at, gone) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		generation, verified_at, gone, gone_reason) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (did) DO UPDATE SET owner = excluded.owner, owner_epoch = excluded.owner_epoch, rkey = excluded.rkey,
 		name = excluded.name, knot = excluded.knot, default_branch = excluded.default_branch, spindle = excluded.spindle,
 		manifest_cid = excluded.manifest_cid, declaration_cid = excluded.declaration_cid, generation = excluded.generation,
-		verified_at = excluded.verified_at, gone = excluded.gone`,
+		verified_at = excluded.verified_at, gone = excluded.gone,
+		gone_reason = excluded.gone_reason`,
 		b.Repo, b.Owner, epoch, b.Rkey, b.Name, b.Knot, b.DefaultBranch, b.Spindle, b.ManifestCID, b.DeclarationCID,
-		b.Generation, micros(b.VerifiedAt), b.Gone)
+		b.Generation, micros(b.VerifiedAt), b.Gone, clip(b.GoneReason))
 }
 
 // putEvent stores a trigger once.

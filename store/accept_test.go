@@ -312,7 +312,7 @@ func TestT11PolicyFollowsFromTheTables(t *testing.T) {
 			b.clock.Advance(time.Second)
 			d, r, on := did.Draw(rt, "did"), repo.Draw(rt, "repo"), rapid.Bool().Draw(rt, "on")
 			var err error
-			switch rapid.IntRange(0, 6).Draw(rt, "op") {
+			switch rapid.IntRange(0, 7).Draw(rt, "op") {
 			case 0:
 				_, err = b.Accept(b.ctx(), Effects{Repos: []RepoBinding{{Repo: r, Owner: d, VerifiedAt: b.clock.Now(), Gone: !on}}})
 			case 1:
@@ -325,6 +325,12 @@ func TestT11PolicyFollowsFromTheTables(t *testing.T) {
 				err = map[bool]func() error{true: func() error { return b.Ban(b.ctx(), d, boss) }, false: func() error { return b.Unban(b.ctx(), d, boss) }}[on]()
 			case 5:
 				err = map[bool]func() error{true: func() error { return b.Allow(b.ctx(), d, boss) }, false: func() error { return b.Disallow(b.ctx(), d, boss) }}[on]()
+			case 7:
+				a := Account{DID: d, CheckedAt: b.clock.Now()}
+				if !on {
+					a.Inactive = rapid.SampledFrom(rbac.Inactive()).Draw(rt, "why")
+				}
+				_, err = b.Accept(b.ctx(), Effects{Accounts: []Account{a}})
 			case 6: // a write that fails in the middle leaves nothing
 				werr := b.write(b.ctx(), "fail", func(t *tx) error {
 					if err := t.setRole(d, rbac.Member, byCommand, boss, on); err != nil {
@@ -360,7 +366,11 @@ func TestT11PolicyFollowsFromTheTables(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			require.ElementsMatch(rt, append(want, ms...), have)
+			paused, err := t.accountRules()
+			if err != nil {
+				return err
+			}
+			require.ElementsMatch(rt, append(append(want, ms...), paused...), have)
 			g, err := t.gate()
 			if err != nil {
 				return err

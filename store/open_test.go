@@ -42,7 +42,7 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 	b.Store = nil
 	_, err := Open(b.ctx(), b.config())
 	require.ErrorIs(t, err, ErrNewer)
-	require.ErrorContains(t, err, "its schema is 31, this binary knows up to 2")
+	require.Regexp(t, `its schema is 31, this binary knows up to \d+`, err.Error())
 }
 
 func TestConfigurationIsChecked(t *testing.T) {

@@ -118,13 +118,13 @@ func (t *tx) enqueue(plan Plan) (pipeline.Pipeline, *Refusal, error) {
 // admit is the one gate in front of every pipeline row.
 func (t *tx) admit(p pipeline.Pipeline, also func(*rbac.Gate) rbac.Decision) (rbac.Decision, EventState, error) {
 	var gone bool
-	bound, err := t.get("SELECT gone FROM repos WHERE did = ?", []any{p.Repo}, &gone)
+	var why string
+	bound, err := t.get("SELECT gone, gone_reason FROM repos WHERE did = ?", []any{p.Repo}, &gone, &why)
 	if err != nil {
 		return rbac.Decision{}, "", err
 	}
 	if !bound || gone {
-		return rbac.Decision{Code: CodeGone, Sentence: "repository " + p.Repo +
-			" does not name this spindle; its owner can choose this spindle in the repository's settings"}, EventGone, nil
+		return rbac.Decision{Code: CodeGone, Sentence: goneSentence(p.Repo, why)}, EventGone, nil
 	}
 	g, err := t.gate()
 	if err != nil {

@@ -277,9 +277,13 @@ func (t *tx) repairPolicy() error {
 	if err != nil {
 		return err
 	}
+	paused, err := t.accountRules()
+	if err != nil {
+		return err
+	}
 	before := t.repoliced
 	t.repoliced = false
-	if err := t.swap(have, append(want, members...)); err != nil {
+	if err := t.swap(have, append(append(want, members...), paused...)); err != nil {
 		return err
 	}
 	if t.repoliced {

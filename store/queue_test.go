@@ -32,6 +32,12 @@ func TestT01AdmissionHoldsForEveryTrigger(t *testing.T) {
 			require.NoError(b.t, b.Ban(b.ctx(), alice, boss))
 			require.NoError(b.t, b.Unban(b.ctx(), alice, boss))
 		}, ""},
+		"owner suspended": {rbac.Open, func(b *bench) { b.account(alice, rbac.Suspended) }, rbac.CodeInactive},
+		"repo taken down": {rbac.Open, func(b *bench) { b.account(repoA, rbac.Takendown) }, rbac.CodeInactive},
+		"owner active again": {rbac.Open, func(b *bench) {
+			b.account(alice, rbac.Deactivated)
+			b.account(alice, "")
+		}, ""},
 		"owner changed": {rbac.Open, func(b *bench) { b.clock.Advance(1e9); b.bind(repoA, bob) }, rbac.CodeOwnerChanged},
 		"gone":          {rbac.Open, func(b *bench) { b.gone(repoA, alice) }, CodeGone},
 	}
@@ -66,6 +72,14 @@ func TestT01AdmissionHoldsForEveryTrigger(t *testing.T) {
 			}
 		})
 	}
+}
+
+// account stores that did is not active for the reason why, or active with none.
+func (b *bench) account(did string, why rbac.Role) {
+	b.t.Helper()
+	b.clock.Advance(time.Second)
+	_, err := b.Accept(b.ctx(), Effects{Accounts: []Account{{DID: did, Inactive: why, CheckedAt: b.clock.Now()}}})
+	require.NoError(b.t, err)
 }
 
 func (b *bench) gone(repo, owner string) {

@@ -241,11 +241,13 @@ func (s *Store) snapshot(ctx context.Context, fn func(querier) error) (err error
 	return fn(func(q string, args ...any) (*sql.Rows, error) { return tx.QueryContext(ctx, q, args...) })
 }
 
-const repoColumns = `did, owner, rkey, name, knot, default_branch, spindle, manifest_cid, declaration_cid, generation, verified_at, gone`
+const repoColumns = `did, owner, rkey, name, knot, default_branch, spindle, manifest_cid, declaration_cid, generation, verified_at, gone, gone_reason,
+	coalesce((SELECT a.status FROM accounts a WHERE a.did IN (repos.owner, repos.did) AND a.status <> 'active' LIMIT 1), '')`
 
 func scanRepo(scan func(...any) error) (b RepoBinding, err error) {
 	var at int64
-	err = scan(&b.Repo, &b.Owner, &b.Rkey, &b.Name, &b.Knot, &b.DefaultBranch, &b.Spindle, &b.ManifestCID, &b.DeclarationCID, &b.Generation, &at, &b.Gone)
+	err = scan(&b.Repo, &b.Owner, &b.Rkey, &b.Name, &b.Knot, &b.DefaultBranch, &b.Spindle, &b.ManifestCID, &b.DeclarationCID, &b.Generation, &at, &b.Gone,
+		&b.GoneReason, &b.Paused)
 	b.VerifiedAt = fromMicros(at)
 	return b, err
 }

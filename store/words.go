@@ -67,8 +67,13 @@ type RepoBinding struct {
 	// Generation is the network generation of the records: "org" or "sh".
 	Generation string
 	VerifiedAt time.Time
-	// Gone is a repository that is no longer served; nothing starts for it.
-	Gone bool
+	// Gone is a repository that is no longer served; nothing starts for it. GoneReason says why as a sentence
+	// for people; it is empty for one that chose another spindle.
+	Gone       bool
+	GoneReason string
+	// Paused is why the account of the owner, or the repository's own, is not active: one of rbac.Inactive, or
+	// empty. Nothing starts meanwhile. It is read only; Effects.Accounts sets it.
+	Paused rbac.Role
 }
 
 // Collaborator is an account that may push to a repository, or no longer may.
@@ -107,9 +112,11 @@ type Effects struct {
 	// ReplaceCollaborators gives the complete list of a repository's collaborators, by repository.
 	ReplaceCollaborators map[string][]string
 	Members              []Member
-	Event                *pipeline.Trigger
-	Cursor               *Cursor
-	Token                *Token
+	// Accounts are what hosts say of accounts.
+	Accounts []Account
+	Event    *pipeline.Trigger
+	Cursor   *Cursor
+	Token    *Token
 	// Rechecks are new hints; Settled is a hint that these effects answer. A newer hint for the same record survives.
 	Rechecks []Recheck
 	Settled  *Recheck

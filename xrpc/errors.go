@@ -155,7 +155,7 @@ func decided(d rbac.Decision) *Error {
 	switch d.Code {
 	case rbac.CodeBanned:
 		return refuse(OwnerBanned, d.Sentence)
-	case rbac.CodePaused, rbac.CodeNotAllowed:
+	case rbac.CodePaused, rbac.CodeNotAllowed, rbac.CodeInactive:
 		return refuse(OwnerPaused, d.Sentence)
 	}
 	return refuse(Forbidden, d.Sentence)
