@@ -15,6 +15,7 @@ import (
 	"spindle/internal/tid"
 	"spindle/knot"
 	"spindle/pipeline"
+	"spindle/rbac"
 	"spindle/secrets"
 	"spindle/store"
 	"spindle/xrpc"
@@ -99,6 +100,10 @@ func edge(err error) error {
 	case errors.As(err, &refused):
 		code := xrpc.Forbidden
 		switch refused.Code {
+		case rbac.CodeBanned:
+			code = xrpc.OwnerBanned
+		case rbac.CodePaused, rbac.CodeNotAllowed, rbac.CodeInactive:
+			code = xrpc.OwnerPaused
 		case "RefNotFound":
 			code = xrpc.RefNotFound
 		case "NotRetryable":
@@ -108,6 +113,9 @@ func edge(err error) error {
 	case errors.Is(err, ingest.ErrInput):
 		return &xrpc.Error{Code: xrpc.InvalidRequest, Message: err.Error()}
 	case errors.Is(err, ingest.ErrNotServed):
+		if why, ok := knot.Sentence(err); ok {
+			return &xrpc.Error{Code: xrpc.RepoNotVerified, Message: "the repository is not served here: " + why}
+		}
 		return &xrpc.Error{Code: xrpc.RepoNotVerified, Message: "the repository did not choose this spindle, or its DID document, manifest and declaration do not name each other"}
 	case errors.Is(err, ingest.ErrUnreachable):
 		return &xrpc.Error{Code: xrpc.UpstreamFailure, Message: "a server that must be asked about the repository does not answer; send this again", RetryAfter: 10 * time.Second}

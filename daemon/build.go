@@ -150,6 +150,11 @@ func (d *Daemon) work(out outside, vault *secrets.Vault, issuer *oidc.Issuer, ou
 	d.ingest = ingest.New(ingest.Config{
 		Store: d.store, Prover: out.prover, Knots: out.knots, Hostname: o.Hostname, PublicURL: o.PublicURL,
 		Dial: out.guard.DialContext, Clock: o.Clock, Log: o.Log, Count: d.metrics.Refused, Health: d.health.Set,
+		Moved: func(did string) {
+			if d.pages != nil {
+				d.pages.Forget(did)
+			}
+		},
 	})
 	attempts := filepath.Join(o.StateDir, "attempts")
 	// What a former process left behind belongs to attempts that are over.

@@ -80,6 +80,24 @@ func (a *Account) host() *PDS {
 // empty word.
 func (a *Account) SetStatus(status string) error { return a.host().SetStatus(a.DID, status) }
 
+// Rename gives the account another handle, in the directory and at its PDS. Who resolves handles by Net.Hosts
+// must have asked for them after that.
+func (a *Account) Rename(handle string) error {
+	if err := a.host().Rename(a.DID, handle); err != nil {
+		return err
+	}
+	if err := a.net.directory.SetHandle(a.DID, handle); err != nil {
+		return err
+	}
+	a.net.mu.Lock()
+	delete(a.net.handles, a.Handle)
+	a.net.handles[handle] = a.DID
+	a.Handle = handle
+	a.net.mu.Unlock()
+	sink{a.net}.Identity(a.DID.String(), handle)
+	return nil
+}
+
 // RotateKey gives the account another key, a P-256 one, in the directory and in the record repository.
 // With late, the directory still names the old key until the returned function is called.
 func (a *Account) RotateKey(late bool) (publish func() error, err error) {

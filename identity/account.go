@@ -80,6 +80,12 @@ func (p *Prover) Account(ctx context.Context, did string) (Account, error) {
 	return a, nil
 }
 
+// Refresh reads did's document anew. Errors are those of Directory.Refresh.
+func (p *Prover) Refresh(ctx context.Context, did string) error {
+	_, err := p.dir.Refresh(ctx, did)
+	return err
+}
+
 // readStatus reads an answer of com.atproto.sync.getRepoStatus. One that makes no sense is temporary: nothing is
 // decided by it.
 func readStatus(b []byte, did string) (string, error) {

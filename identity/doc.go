@@ -15,6 +15,9 @@
 // all hostile: every read is bounded and every refusal has a name. Callers tell a refusal from a failure to
 // reach somebody with Temporary.
 //
+// A host that answers 429, or 503 with a time, is left alone for as long as it asks, and of callers that say so
+// (Visit) only a few are at one host at a time, so that a slow one holds up nobody else.
+//
 // Two errors may not be mixed up: ErrAbsent means that the owner's signed tree proves the record is not
 // there; ErrUnproven means that somebody says so.
 package identity

@@ -29,6 +29,8 @@ type ProverConfig struct {
 	Client *http.Client
 	// Clock is the present, to refuse revisions from the future. Nil means the real one.
 	Clock clock.Clock
+	// PerHost is how many Visits may be at one host at a time. Below 1 means 4.
+	PerHost int
 }
 
 // Prover fetches records with the proof that their owner signed them
@@ -37,6 +39,7 @@ type Prover struct {
 	dir    *Directory
 	client *http.Client
 	clock  clock.Clock
+	hosts  *hosts
 }
 
 // NewProver returns a prover for c.
@@ -44,7 +47,10 @@ func NewProver(c ProverConfig) *Prover {
 	if c.Clock == nil {
 		c.Clock = clock.Real{}
 	}
-	return &Prover{dir: c.Directory, client: c.Client, clock: c.Clock}
+	if c.PerHost < 1 {
+		c.PerHost = 4
+	}
+	return &Prover{dir: c.Directory, client: c.Client, clock: c.Clock, hosts: newHosts(c.Clock, c.PerHost)}
 }
 
 // Proven is a record that its owner's signed repo holds.
@@ -147,6 +153,12 @@ func (p *Prover) prove(ctx context.Context, id *Identity, body []byte, path stri
 
 // get calls a query of host and returns its body, at most max bytes.
 func (p *Prover) get(ctx context.Context, host, nsid string, q url.Values, max int64) ([]byte, error) {
+	if err := p.hosts.resting(host); err != nil {
+		return nil, err
+	}
+	if err := p.hosts.come(ctx, host); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, host+"/xrpc/"+nsid+"?"+q.Encode(), nil)
@@ -162,6 +174,9 @@ func (p *Prover) get(ctx context.Context, host, nsid string, q url.Values, max i
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	defer func() { _ = resp.Body.Close() }() // what mattered has been read
+	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
+		p.hosts.rest(host, resp)
+	}
 	if resp.StatusCode != http.StatusOK {
 		return nil, refusal(resp, q.Get("did")+q.Get("repo"))
 	}
@@ -178,7 +193,7 @@ func (p *Prover) get(ctx context.Context, host, nsid string, q url.Values, max i
 // refusal names the answer of a host that sent no proof of what did has.
 func refusal(resp *http.Response, did string) error {
 	code := resp.StatusCode
-	if code == http.StatusTooManyRequests || code == http.StatusRequestTimeout || code >= 500 {
+	if code == http.StatusTooManyRequests || code == http.StatusRequestTimeout || code >= 500 && code != http.StatusNotImplemented {
 		return fmt.Errorf("%w: status %d", ErrUnreachable, code)
 	}
 	var e struct {

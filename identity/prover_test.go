@@ -362,7 +362,8 @@ func TestT02HostRefusals(t *testing.T) {
 	require.ErrorIs(t, err, ErrUnproven, "a denial without proof is not absence")
 	require.False(t, Temporary(err))
 
-	for code, want := range map[int]error{500: ErrUnreachable, 429: ErrUnreachable, 302: ErrBadDocument, 403: ErrUnproven} {
+	for code, want := range map[int]error{500: ErrUnreachable, 429: ErrUnreachable, 302: ErrBadDocument, 403: ErrUnproven, 501: ErrUnproven} {
+		p := w.prover() // a host that was answered with 429 is left alone
 		w.mu.Lock()
 		w.other["odd.test"] = http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 			rw.Header().Set("Location", "http://pds.test/")

@@ -83,7 +83,7 @@ func (in *Ingest) Push(ctx context.Context, c PushCall) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	if c.Caller != repo.Repo && c.Caller != "did:web:"+strings.ReplaceAll(repo.Knot, ":", "%3A") {
+	if c.Caller != repo.Repo && c.Caller != webDID(repo.Knot) {
 		in.c.Count("push_wrong_caller")
 		return Answer{}, &Refusal{
 			Code:     "AccessControl",
@@ -177,6 +177,9 @@ func (in *Ingest) Retry(ctx context.Context, c RetryCall) (Answer, error) {
 // stream; this is for those that it did not tell.
 const bindingAge = 24 * time.Hour
 
+// pausedAge is how long it is believed that an account is not active when something is wanted of it.
+const pausedAge = time.Minute
+
 // serve is the binding of a repository that is served here, made now if it is not known yet: a push may
 // well come before the records that announce the repository.
 func (in *Ingest) serve(ctx context.Context, repo string) (store.RepoBinding, error) {
@@ -185,6 +188,12 @@ func (in *Ingest) serve(ctx context.Context, repo string) (store.RepoBinding, er
 		return b, fmt.Errorf("read repository %s: %w", repo, err)
 	}
 	served := ok && !b.Gone
+	if served && b.Paused != "" {
+		if b, err = in.revive(ctx, b); err != nil {
+			return b, err
+		}
+		served = !b.Gone
+	}
 	if served && in.c.Clock.Now().Sub(b.VerifiedAt) < bindingAge {
 		return b, nil
 	}
@@ -200,6 +209,12 @@ func (in *Ingest) serve(ctx context.Context, repo string) (store.RepoBinding, er
 	case err != nil:
 		in.c.Count("bind_refused")
 		return b, fmt.Errorf("%w: %w", ErrNotServed, err)
+	case len(e.Repos) == 0 && len(e.Accounts) > 0:
+		// It is paused from now on; the gate says so.
+		if _, err := in.c.Store.Accept(ctx, e); err != nil {
+			return b, fmt.Errorf("store the accounts of %s: %w", repo, err)
+		}
+		return b, nil
 	case len(e.Repos) == 0:
 		return b, ErrNotServed
 	}

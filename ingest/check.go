@@ -103,3 +103,6 @@ func checkRef(ref string) error {
 	}
 	return nil
 }
+
+// webDID is the did:web of a host, with its port if there is one.
+func webDID(host string) string { return "did:web:" + strings.ReplaceAll(host, ":", "%3A") }

@@ -30,12 +30,17 @@ type Store interface {
 	EventByKey(ctx context.Context, key string) (store.EventView, bool, error)
 	Pipeline(ctx context.Context, id pipeline.ID) (pipeline.Pipeline, bool, error)
 	Pipelines(ctx context.Context, q store.Query) ([]pipeline.Pipeline, int, error)
+	Account(ctx context.Context, did string) (store.Account, bool, error)
 	Changed() <-chan struct{}
 }
 
 // Prover fetches signed proofs of records.
 type Prover interface {
 	Record(ctx context.Context, did, collection, rkey string) (identity.Proven, error)
+	// Account asks anew what became of an account.
+	Account(ctx context.Context, did string) (identity.Account, error)
+	// Refresh reads did's document anew.
+	Refresh(ctx context.Context, did string) error
 }
 
 // Knots binds repositories and answers questions about their refs.
@@ -46,7 +51,7 @@ type Knots interface {
 	RefContains(ctx context.Context, src knot.Source, ref, sha string) (bool, error)
 }
 
-// Config is what an Ingest needs. All fields are required but Provers, Patience and Dial.
+// Config is what an Ingest needs. All fields are required but Provers, Patience, Moved and Dial.
 type Config struct {
 	Store  Store
 	Prover Prover
@@ -63,6 +68,8 @@ type Config struct {
 	Count func(what string)
 	// Health is told of the state of a component.
 	Health func(component string, ok bool, detail string)
+	// Moved is told of an account whose handle, key or host may be new; nil means that nobody is.
+	Moved func(did string)
 	// Provers is how many records are proven at a time; below 1 means 8.
 	Provers int
 	// Patience is how long a call waits for what came of its event; 0 means 4 s.
@@ -72,15 +79,20 @@ type Config struct {
 // Ingest turns the outside into events. Make it with New. Follow and Prove run until their context ends;
 // Push, Manual and Retry answer calls.
 type Ingest struct {
-	c       Config
-	wake    chan struct{} // has room for one
-	catalog func() (*lexicon.BaseCatalog, error)
+	c        Config
+	wake     chan struct{} // has room for one
+	followed followed
+	away     away
+	catalog  func() (*lexicon.BaseCatalog, error)
 }
 
 // New returns an Ingest.
 func New(c Config) *Ingest {
 	if c.Provers < 1 {
 		c.Provers = 8
+	}
+	if c.Moved == nil {
+		c.Moved = func(string) {}
 	}
 	if c.Patience <= 0 {
 		c.Patience = 4 * time.Second

@@ -35,6 +35,7 @@ func (in *Ingest) Prove(ctx context.Context) error {
 	for ctx.Err() == nil {
 		// Who was busy before the list was read is left out: his hint on it may be settled by now.
 		taken := busy.list()
+		in.away.mark(taken, in.c.Clock.Now())
 		due, err := in.c.Store.DueRechecks(ctx, look)
 		if err != nil && ctx.Err() == nil {
 			in.c.Log.Error("read hints", "err", err)
@@ -63,7 +64,8 @@ func (in *Ingest) Prove(ctx context.Context) error {
 		}
 		switch {
 		case started:
-			look = 4 * in.c.Provers
+			// What stood in front still does.
+			look = max(4*in.c.Provers, look/2)
 			continue
 		case len(due) == look && look < mostHints:
 			look *= 4 // all of these are of accounts that are being worked on; others may stand behind them
@@ -77,6 +79,37 @@ func (in *Ingest) Prove(ctx context.Context) error {
 		cancel()
 	}
 	return nil
+}
+
+// longRest is how long a host may ask to be left alone before that is written down rather than remembered.
+const longRest = time.Minute
+
+// away is the set of accounts whose host has no place for them now, with the time to come again.
+type away struct {
+	mu sync.Mutex
+	m  map[string]time.Time
+}
+
+func (a *away) add(did string, until time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.m == nil {
+		a.m = map[string]time.Time{}
+	}
+	a.m[did] = until
+}
+
+// mark adds who is away at now to taken, and forgets the others.
+func (a *away) mark(taken map[string]bool, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for did, until := range a.m {
+		if until.After(now) {
+			taken[did] = true
+		} else {
+			delete(a.m, did)
+		}
+	}
 }
 
 // busy is the set of accounts that are being worked on.
@@ -107,7 +140,9 @@ func (b *busy) remove(did string) {
 
 func (in *Ingest) prove(ctx context.Context, r store.Recheck) {
 	log := in.c.Log.With("did", r.DID, "collection", r.Collection, "rkey", r.Rkey)
-	e, err := in.effects(ctx, r)
+	visit, leave := identity.Visit(ctx)
+	e, err := in.effects(visit, r)
+	leave()
 	if err == nil {
 		e.Settled = &r
 		_, err = in.c.Store.Accept(ctx, e)
@@ -124,6 +159,12 @@ func (in *Ingest) prove(ctx context.Context, r store.Recheck) {
 	if ctx.Err() != nil {
 		return
 	}
+	var busyHost *identity.HostBusyError
+	if errors.As(err, &busyHost) && busyHost.Wait < longRest {
+		// Not a failure, and nothing was asked: the account gives its place to others until it is its turn.
+		in.away.add(r.DID, in.c.Clock.Now().Add(busyHost.Wait))
+		return
+	}
 	if !temporary(err) || r.Tries+1 >= maxProofTries {
 		in.c.Count("record_refused")
 		log.Warn("record has no effect", "err", err)
@@ -132,6 +173,9 @@ func (in *Ingest) prove(ctx context.Context, r store.Recheck) {
 	}
 	wait := min(time.Second<<min(r.Tries, 12), time.Hour)
 	wait = wait/2 + rand.N(wait/2)
+	if busyHost != nil {
+		wait = max(wait, busyHost.Wait)
+	}
 	if perr := in.c.Store.PostponeRecheck(ctx, r, err.Error(), in.c.Clock.Now().Add(wait)); perr != nil {
 		log.Error("postpone a hint", "err", perr)
 	}
@@ -165,7 +209,18 @@ func temporary(err error) bool {
 // effects proves the record that r hints at and says what follows from it. Only what the signed state says
 // now counts; what the stream said does not.
 func (in *Ingest) effects(ctx context.Context, r store.Recheck) (store.Effects, error) {
+	if r.Collection != accountHint && r.Collection != manifestNSID {
+		g, err := in.c.Store.Gate(ctx)
+		if err != nil {
+			return store.Effects{}, err
+		}
+		if _, inactive := g.Inactive(r.DID); inactive {
+			return store.Effects{}, nil // its records have no new effect; what matters is read when it is back
+		}
+	}
 	switch r.Collection {
+	case accountHint:
+		return in.account(ctx, r.DID)
 	case declarationNSID:
 		return in.declaration(ctx, r)
 	case manifestNSID:
@@ -199,8 +254,8 @@ func (in *Ingest) repository(ctx context.Context, repo string, known bool) (stor
 		return store.Effects{}, err
 	case err != nil || served && !b.Chooses(in.c.Hostname):
 		// The binding that the repository was served under is no longer proven, or it left.
-		old.Gone, old.VerifiedAt = true, began
-		return store.Effects{Repos: []store.RepoBinding{old}}, nil
+		old.VerifiedAt = began
+		return lost(old, err), nil
 	case !b.Chooses(in.c.Hostname):
 		return store.Effects{}, nil
 	}
@@ -217,10 +272,19 @@ func (in *Ingest) repository(ctx context.Context, repo string, known bool) (stor
 	if people == nil {
 		people = []string{}
 	}
-	return store.Effects{
+	e := store.Effects{
 		Repos:                []store.RepoBinding{bound},
 		ReplaceCollaborators: map[string][]string{repo: people},
-	}, nil
+	}
+	g, err := in.c.Store.Gate(ctx)
+	if err != nil {
+		return store.Effects{}, err
+	}
+	if _, was := g.Inactive(repo); was {
+		// Its knot hands out its records again.
+		e.Accounts = []store.Account{{DID: repo, CheckedAt: began}}
+	}
+	return e, nil
 }
 
 func binding(b knot.Binding, now time.Time) store.RepoBinding {

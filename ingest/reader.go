@@ -103,7 +103,7 @@ func (r *reader) commit(ctx context.Context) {
 			return
 		case first = <-r.frames:
 		}
-		hints, last := r.batch(first)
+		hints, last := r.batch(ctx, first)
 		now := r.in.c.Clock.Now()
 		if len(hints) == 0 && (last == 0 || now.Sub(saved) < idleSave) {
 			continue
@@ -132,7 +132,7 @@ func (r *reader) commit(ctx context.Context) {
 
 // batch drains what is waiting behind first. last is the highest credible time seen, or 0: a lower one that
 // comes late is covered by the rewind, and the cursor never goes back.
-func (r *reader) batch(first Frame) (hints []store.Recheck, last int64) {
+func (r *reader) batch(ctx context.Context, first Frame) (hints []store.Recheck, last int64) {
 	seen := map[store.Recheck]bool{}
 	take := func(f Frame) {
 		if r.credible(f) {
@@ -141,6 +141,9 @@ func (r *reader) batch(first Frame) (hints []store.Recheck, last int64) {
 			r.in.c.Count("jetstream_future_frame")
 		}
 		h, ok := hint(f)
+		if !ok {
+			h, ok = r.in.AccountHint(ctx, f.DID, f.Kind)
+		}
 		if ok && !seen[h] {
 			seen[h] = true
 			hints = append(hints, h)

@@ -18,10 +18,16 @@ func (t *tx) hint(r Recheck) error {
 	return err
 }
 
-// DueRechecks lists hints whose time has come, the longest due first.
+// fairWindow is out of how many hints, for each that is wanted, those of different accounts are chosen.
+const fairWindow = 16
+
+// DueRechecks lists hints whose time has come: first one of each account, those longest due first, then the
+// second of each, and so on. An account with many hints so takes no more of a list than others while others wait.
 func (s *Store) DueRechecks(ctx context.Context, limit int) ([]Recheck, error) {
-	rows, err := s.r.query(ctx, `SELECT did, collection, rkey, generation, tries, not_before, reason FROM rechecks
-		WHERE not_before <= ? ORDER BY not_before LIMIT ?`, micros(now(s.c.Clock)), limit)
+	rows, err := s.r.query(ctx, `SELECT did, collection, rkey, generation, tries, not_before, reason FROM (
+			SELECT *, row_number() OVER (PARTITION BY did ORDER BY not_before) AS turn FROM (
+				SELECT * FROM rechecks WHERE not_before <= ? ORDER BY not_before LIMIT ?))
+		ORDER BY turn, not_before LIMIT ?`, micros(now(s.c.Clock)), limit*fairWindow, limit)
 	return collect(rows, err, "read the due hints", func(scan func(...any) error) (r Recheck, err error) {
 		var at int64
 		err = scan(&r.DID, &r.Collection, &r.Rkey, &r.Generation, &r.Tries, &at, &r.Reason)

@@ -31,6 +31,9 @@ func (p *Planner) settle(ctx context.Context, e store.Event) error {
 	if err != nil {
 		return fmt.Errorf("read repository %s: %w", t.Repo, err)
 	}
+	if repo.GoneReason != "" {
+		return p.c.Store.SettleEvent(ctx, e.ID, store.EventRefused, "this spindle does not serve the repository any more: "+repo.GoneReason)
+	}
 	if !ok || repo.Gone {
 		return p.c.Store.SettleEvent(ctx, e.ID, store.EventRefused, "this spindle does not serve the repository")
 	}

@@ -66,6 +66,15 @@ func (n *names) handle(did string) string {
 	return handle
 }
 
+// forget makes the next page ask for the handle of did again.
+func (n *names) forget(did string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if k, ok := n.known[did]; ok && k.asking == nil {
+		delete(n.known, did)
+	}
+}
+
 // look is what is known of did, and what to wait for if it was never asked before.
 func (n *names) look(did string) (string, <-chan struct{}) {
 	n.mu.Lock()

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"spindle/obs"
 	"spindle/pipeline"
+	"spindle/rbac"
 	"spindle/store"
 )
 
@@ -45,6 +47,7 @@ type repoHead struct {
 	Owner                        person
 	Badge                        string
 	Gone                         bool
+	Why, Paused                  string
 	Mark                         *mark
 }
 
@@ -161,8 +164,34 @@ func (o overviewAt) head(bindings []store.RepoBinding, ps []pipeline.Pipeline) *
 func (w *Web) repoHead(b store.RepoBinding) *repoHead {
 	return &repoHead{
 		Name: w.repoName(b.Owner, b.Name, b.Repo), DID: b.Repo, URL: repoURL(b.Repo), Knot: b.Knot, Branch: b.DefaultBranch,
-		Owner: w.person(b.Owner), Badge: repoURL(b.Repo) + "/badge.svg", Gone: b.Gone,
+		Owner: w.person(b.Owner), Badge: repoURL(b.Repo) + "/badge.svg", Gone: b.Gone, Why: gone(b),
+		Paused: paused(b.Paused),
 	}
+}
+
+// gone says why a repository is no longer served.
+func gone(b store.RepoBinding) string {
+	if !b.Gone || b.GoneReason == "" {
+		return ""
+	}
+	return strings.ToUpper(b.GoneReason[:1]) + b.GoneReason[1:] + "."
+}
+
+// paused says why nothing starts in a repository; empty when it is not paused.
+func paused(why rbac.Role) string {
+	switch why {
+	case "":
+		return ""
+	case rbac.Takendown:
+		return "Paused: its owner's account was taken down by its host. It runs again when the account is back."
+	case rbac.Suspended:
+		return "Paused: its owner's account is suspended by its host. It runs again when the account is back."
+	case rbac.Deactivated:
+		return "Paused: its owner's account is deactivated. It runs again when the account is active."
+	case rbac.Deleted:
+		return "Paused: its owner's account was deleted."
+	}
+	return "Paused: its owner's account is not active at its host. It runs again when the account is back."
 }
 
 func (o overviewAt) repos(bindings []store.RepoBinding) []repoHead {

@@ -155,6 +155,9 @@ func (w *Web) bounded(next http.Handler) http.Handler {
 	})
 }
 
+// Forget makes the next page ask anew for the handle of did, which may have another by now.
+func (w *Web) Forget(did string) { w.names.forget(did) }
+
 // client names who sent r, or is empty where nobody can tell.
 func (w *Web) client(r *http.Request) string {
 	if w.c.Client == nil {

@@ -101,6 +101,9 @@ func (s *Server) repo(ctx context.Context, did string) (store.RepoBinding, error
 	if err != nil {
 		return b, err
 	}
+	if ok && b.Gone && b.GoneReason != "" {
+		return b, refuse(RepoNotFound, "this spindle does not serve "+did+" any more: "+b.GoneReason)
+	}
 	if !ok || b.Gone {
 		return b, refuse(RepoNotFound, "this spindle does not serve "+did+"; its owner must choose it in the repository's settings")
 	}

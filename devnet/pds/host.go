@@ -106,6 +106,21 @@ func (h *Host) Adopt(r *Repo, handle, token string) error {
 	return nil
 }
 
+// Rename gives the account did another handle here. Nothing is told to the sink.
+func (h *Host) Rename(did syntax.DID, handle string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.repos[did] == nil {
+		return fmt.Errorf("%w: %s", ErrNoRepo, did)
+	}
+	if _, taken := h.handles[handle]; taken {
+		return fmt.Errorf("pds: the handle %s is taken", handle)
+	}
+	maps.DeleteFunc(h.handles, func(_ string, d syntax.DID) bool { return d == did })
+	h.handles[handle] = did
+	return nil
+}
+
 // Drop forgets a repository: this host answers for it no more. Nothing is told to the sink.
 func (h *Host) Drop(did syntax.DID) {
 	h.mu.Lock()
