@@ -41,9 +41,10 @@ func (d *Daemon) Run(ctx context.Context) error {
 	defer stopWorking()
 	var readers, workers sync.WaitGroup
 	if d.o.Jetstream != "" {
-		readers.Go(func() { d.report("jetstream", d.ingest.Follow(reading, d.o.Jetstream)) })
+		readers.Go(func() { d.report("record stream", d.ingest.Follow(reading, d.o.Jetstream)) })
 	}
 	readers.Go(func() { d.report("records", d.ingest.Prove(reading)) })
+	readers.Go(func() { d.report("catch-up", d.ingest.CatchUp(reading)) })
 	readers.Go(func() { d.report("planner", d.planner.Run(reading)) })
 	workers.Go(func() { d.report("dispatcher", d.dispatcher.Run(working)) })
 	workers.Go(func() { d.sweep(working) })

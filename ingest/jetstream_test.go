@@ -27,6 +27,7 @@ type reading struct {
 	bad    atomic.Int64
 	mu     sync.Mutex
 	states []bool
+	gaps   []Missed
 	ended  chan struct{}
 	cancel context.CancelFunc
 }
@@ -35,6 +36,21 @@ func (r *reading) last() (up bool, changes int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.states) > 0 && r.states[len(r.states)-1], len(r.states)
+}
+
+// missed is what the source was said to have missed.
+func (r *reading) missed() []Missed {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]Missed(nil), r.gaps...)
+}
+
+// position is a cursor that at tells; 0 is none.
+func position(at func() int64) func(context.Context, Endpoint) (Position, error) {
+	return func(context.Context, Endpoint) (Position, error) {
+		v := at()
+		return Position{Value: v, Known: v > 0, At: time.Now()}, nil
+	}
 }
 
 // end cancels the stream and waits for its end.
@@ -49,15 +65,23 @@ func (r *reading) end(t *testing.T) {
 }
 
 // read runs a stream on the server at base until the test ends.
-func read(t *testing.T, base string, change ...func(*StreamConfig)) *reading {
+func read(t *testing.T, base string, change ...func(*SourceConfig)) *reading {
 	t.Helper()
 	r := &reading{frames: make(chan Frame, 1000), ended: make(chan struct{})}
-	c := StreamConfig{
-		URL: "ws" + strings.TrimPrefix(base, "http") + "/subscribe", Collections: Collections(), Dial: plainDial,
+	es, err := ParseEndpoints("ws" + strings.TrimPrefix(base, "http") + "/subscribe")
+	require.NoError(t, err)
+	c := SourceConfig{
+		Endpoints: es, Collections: Collections(), Dial: plainDial,
 		Clock: clock.Real{}, Log: slog.New(slog.DiscardHandler), Ping: time.Hour, Bad: func() { r.bad.Add(1) },
-		Cursor: func(context.Context) (int64, error) { return 0, nil },
-		Sink:   func(_ context.Context, f Frame) error { r.frames <- f; return nil },
-		State: func(up bool, _ string) {
+		Cursor: position(func() int64 { return 0 }),
+		Sink:   func(_ context.Context, _ Endpoint, f Frame) error { r.frames <- f; return nil },
+		Missed: func(_ context.Context, _ Endpoint, m Missed) error {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.gaps = append(r.gaps, m)
+			return nil
+		},
+		State: func(_ Endpoint, up bool, _ string) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.states = append(r.states, up)
@@ -66,8 +90,7 @@ func read(t *testing.T, base string, change ...func(*StreamConfig)) *reading {
 	for _, f := range change {
 		f(&c)
 	}
-	s, err := NewStream(c)
-	require.NoError(t, err)
+	s := NewSource(c)
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
 	go func() {
@@ -131,9 +154,17 @@ func next(t *testing.T, r *reading) Frame {
 
 func TestStreamAddress(t *testing.T) {
 	t.Parallel()
-	for _, bad := range []string{"", "http://host/subscribe", "wss:///subscribe", "ws://a b/", "::"} {
-		_, err := NewStream(StreamConfig{URL: bad})
-		require.Error(t, err, bad)
+	for _, bad := range []string{
+		"", "http://host/subscribe", "wss:///subscribe", "ws://a b/", "::", "ws://host,", "ws://me:secret@host", "ws://host/x,wss://host/y",
+	} {
+		_, err := ParseEndpoints(bad)
+		require.ErrorIs(t, err, ErrEndpoint, bad)
+	}
+	es, err := ParseEndpoints("wss://a.example/subscribe, wss://b.example/xrpc/network.bsky.jetstream.subscribeEvents?x=1,ws://b.example/xrpc/com.atproto.sync.subscribeRepos")
+	require.NoError(t, err)
+	require.Len(t, es, 3)
+	for i, want := range []string{"jetstream v1 a.example", "jetstream v2 b.example", "firehose subscribeRepos b.example"} {
+		require.Equal(t, want, es[i].protocol.source+" "+es[i].protocol.name+" "+es[i].Host())
 	}
 }
 
@@ -143,9 +174,9 @@ func TestHandshakeAsksForOursFromBeforeTheCursor(t *testing.T) {
 	began := time.Now().Add(-time.Millisecond)
 	js, base := host(t)
 	var cursor atomic.Int64
-	r := read(t, base, func(c *StreamConfig) {
+	r := read(t, base, func(c *SourceConfig) {
 		c.Clock = &quick{ping: time.Hour}
-		c.Cursor = func(context.Context) (int64, error) { return cursor.Load(), nil }
+		c.Cursor = position(cursor.Load)
 	})
 	until(t, func() bool { return js.Subscribers() == 1 }, "connected")
 	at, err := js.Forge(nobody, "create", ticketNSID, "3mzzzzzzzzz2a", map[string]any{})
@@ -186,9 +217,9 @@ func TestB003BackOffGrowsIsBoundedAndResets(t *testing.T) {
 	}))
 	t.Cleanup(srv.Close)
 	q := &quick{ping: time.Hour}
-	r := read(t, srv.URL, func(c *StreamConfig) {
+	r := read(t, srv.URL, func(c *SourceConfig) {
 		c.Clock = q
-		c.Cursor = func(context.Context) (int64, error) { return 1, nil }
+		c.Cursor = position(func() int64 { return 1 })
 	})
 	until(t, func() bool { return len(q.waits()) >= 24 }, "reconnects")
 	r.end(t)
@@ -212,7 +243,7 @@ func TestB007QuietIsNotBroken(t *testing.T) {
 	t.Parallel()
 	js, base := host(t)
 	js.SetFaults(jetstream.Faults{Silence: true})
-	r := read(t, base, func(c *StreamConfig) { c.Ping = 200 * time.Millisecond })
+	r := read(t, base, func(c *SourceConfig) { c.Ping = 200 * time.Millisecond })
 	until(t, func() bool { return js.Subscribers() == 1 }, "connected")
 	require.Never(t, func() bool { return len(js.Connects()) > 1 }, 1500*time.Millisecond, 20*time.Millisecond)
 	up, changes := r.last()
@@ -225,7 +256,7 @@ func TestSilentHostIsLeft(t *testing.T) {
 	t.Parallel()
 	js, base := host(t)
 	js.SetFaults(jetstream.Faults{Dead: true})
-	r := read(t, base, func(c *StreamConfig) { c.Ping = 20 * time.Millisecond; c.Clock = &quick{ping: 20 * time.Millisecond} })
+	r := read(t, base, func(c *SourceConfig) { c.Ping = 20 * time.Millisecond; c.Clock = &quick{ping: 20 * time.Millisecond} })
 	until(t, func() bool { return len(js.Connects()) >= 3 }, "the dead host is left and tried again")
 	js.SetFaults(jetstream.Faults{})
 	until(t, func() bool {
@@ -280,7 +311,7 @@ func TestB012BrokenMessagesAreCountedAndPassedOver(t *testing.T) {
 		_ = c.WriteMessage(websocket.TextMessage, []byte(good(8)))
 		stay(c)
 	})
-	r := read(t, base, func(c *StreamConfig) { c.MaxFrame = 4096 })
+	r := read(t, base, func(c *SourceConfig) { c.Endpoints[0].protocol.most = 4096 })
 	require.Equal(t, "novelty", next(t, r).Kind)
 	require.EqualValues(t, 8, next(t, r).TimeUS)
 	require.EqualValues(t, len(text)+1, r.bad.Load())
@@ -304,7 +335,7 @@ func TestHugeMessageIsReadPast(t *testing.T) {
 		_ = c.WriteMessage(websocket.TextMessage, []byte(good(1)))
 		stay(c)
 	})
-	r := read(t, base, func(c *StreamConfig) { c.MaxFrame = 1000 })
+	r := read(t, base, func(c *SourceConfig) { c.Endpoints[0].protocol.most = 1000 })
 	require.EqualValues(t, 1, next(t, r).TimeUS)
 	require.EqualValues(t, 1, r.bad.Load())
 	require.EqualValues(t, 1, connects.Load())
@@ -350,7 +381,7 @@ func TestBrokenConnectionsAreLeft(t *testing.T) {
 		_ = c.WriteMessage(websocket.TextMessage, []byte(good(1)))
 		stay(c)
 	})
-	r := read(t, base, func(c *StreamConfig) { c.Clock = &quick{ping: time.Hour} })
+	r := read(t, base, func(c *SourceConfig) { c.Clock = &quick{ping: time.Hour} })
 	require.EqualValues(t, 1, next(t, r).TimeUS)
 	require.EqualValues(t, len(raw)+1, connects.Load())
 }
@@ -379,9 +410,9 @@ func TestStreamEndsWithItsContext(t *testing.T) {
 	until(t, func() bool { return js.Subscribers() == 0 }, "the host sees it leave")
 
 	taken := make(chan struct{})
-	blocked := read(t, base, func(c *StreamConfig) {
-		c.Cursor = func(context.Context) (int64, error) { return 1, nil }
-		c.Sink = func(ctx context.Context, _ Frame) error { close(taken); <-ctx.Done(); return ctx.Err() }
+	blocked := read(t, base, func(c *SourceConfig) {
+		c.Cursor = position(func() int64 { return 1 })
+		c.Sink = func(ctx context.Context, _ Endpoint, _ Frame) error { close(taken); <-ctx.Done(); return ctx.Err() }
 	})
 	<-taken
 	blocked.end(t)
@@ -396,36 +427,15 @@ func TestReadingKeepsItsCursorError(t *testing.T) {
 	t.Parallel()
 	js, base := host(t)
 	var n atomic.Int64
-	read(t, base, func(c *StreamConfig) {
+	read(t, base, func(c *SourceConfig) {
 		c.Clock = &quick{ping: time.Hour}
-		c.Cursor = func(context.Context) (int64, error) {
+		c.Cursor = func(context.Context, Endpoint) (Position, error) {
 			if n.Add(1) < 3 {
-				return 0, errDown
+				return Position{}, errDown
 			}
-			return 0, nil
+			return Position{}, nil
 		}
 	})
 	until(t, func() bool { return js.Subscribers() == 1 }, "connected after all")
 	require.EqualValues(t, 3, n.Load())
-}
-
-func FuzzParseFrame(f *testing.F) {
-	f.Add([]byte(good(1)))
-	f.Add([]byte(`{"did":"did:plc:wrenaaaabbbbccccddddeeee","time_us":5,"kind":"identity","identity":{"seq":1}}`))
-	f.Add([]byte(`{"kind":"commit","commit":null}`))
-	f.Add([]byte(`{"did":"did:web:x%3A1","time_us":1,"kind":"commit","commit":{"rev":"..","collection":"org.tangled.review.patch","rkey":"../../x"}}`))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		fr, err := parseFrame(b)
-		if err != nil {
-			require.ErrorIs(t, err, ErrFrame)
-			return
-		}
-		require.Positive(t, fr.TimeUS)
-		require.NotEmpty(t, fr.DID)
-		if h, ok := hint(fr); ok {
-			require.Contains(t, Collections(), h.Collection)
-			require.Regexp(t, `^[A-Za-z0-9._~:-]{1,512}$`, h.Rkey)
-			require.Regexp(t, `^did:[a-z]+:[A-Za-z0-9._:%-]+$`, h.DID)
-		}
-	})
 }

@@ -231,6 +231,8 @@ func (in *Ingest) effects(ctx context.Context, r store.Recheck) (store.Effects, 
 		return in.ticket(ctx, r)
 	case patchNSID:
 		return in.patch(ctx, r)
+	case syncHint:
+		return in.resync(ctx, r.DID)
 	}
 	return store.Effects{}, fmt.Errorf("collection %q is not followed", r.Collection)
 }

@@ -75,6 +75,11 @@ func (t *tx) accept(e Effects) (a Accepted, err error) {
 			return a, err
 		}
 	}
+	if e.Gap != nil {
+		if err := t.openGap(*e.Gap); err != nil {
+			return a, err
+		}
+	}
 	if e.Cursor != nil {
 		if err := t.putCursor(*e.Cursor); err != nil {
 			return a, err
@@ -295,12 +300,18 @@ func meaning(tr pipeline.Trigger) ([]byte, error) {
 	return sum[:], nil
 }
 
-// SaveCursor moves a cursor forward; a smaller value changes nothing.
+// SaveCursor moves a cursor forward; a smaller value changes nothing, unless the cursor is reset.
 func (s *Store) SaveCursor(ctx context.Context, c Cursor) error {
 	return s.write(ctx, "save the cursor of "+c.Host, func(t *tx) error { return t.putCursor(c) })
 }
 
 func (t *tx) putCursor(c Cursor) error {
+	if c.Reset {
+		_, err := t.exec("DELETE FROM cursors WHERE source = ? AND host = ? AND protocol = ?", c.Source, c.Host, c.Protocol)
+		if err != nil || c.Value == 0 {
+			return err
+		}
+	}
 	_, err := t.exec(`INSERT INTO cursors (source, host, protocol, value, updated_at) VALUES (?, ?, ?, ?, ?)
 		ON CONFLICT (source, host, protocol) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at
 		WHERE excluded.value > cursors.value`, c.Source, c.Host, c.Protocol, c.Value, micros(t.now))

@@ -60,7 +60,7 @@ func TestP2DuplicatesRaceToOnePipeline(t *testing.T) {
 
 	other := tr
 	other.Commit = fmt.Sprintf("%040x", 99)
-	_, err = b.Accept(b.ctx(), Effects{Event: &other, Cursor: &Cursor{"knot", "k", "v1", 5}})
+	_, err = b.Accept(b.ctx(), Effects{Event: &other, Cursor: &Cursor{Source: "knot", Host: "k", Protocol: "v1", Value: 5}})
 	require.ErrorIs(t, err, ErrConflict)
 	_, known, err := b.Cursor(b.ctx(), "knot", "k", "v1")
 	require.NoError(t, err)
@@ -77,7 +77,7 @@ func TestP9CursorsNeverMoveBack(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, v := range []int64{5, 9, 3, 9} {
-		require.NoError(t, b.SaveCursor(b.ctx(), Cursor{"jetstream", "j", "v1", v}))
+		require.NoError(t, b.SaveCursor(b.ctx(), Cursor{Source: "jetstream", Host: "j", Protocol: "v1", Value: v}))
 	}
 	c, ok, err := b.Cursor(b.ctx(), "jetstream", "j", "v1")
 	require.NoError(t, err)
@@ -165,7 +165,7 @@ func TestHints(t *testing.T) {
 	b := newBench(t)
 	h := Recheck{DID: alice, Collection: "c", Rkey: "r"}
 	hint := func() {
-		_, err := b.Accept(b.ctx(), Effects{Rechecks: []Recheck{h}, Cursor: &Cursor{"jetstream", "j", "v1", 1}})
+		_, err := b.Accept(b.ctx(), Effects{Rechecks: []Recheck{h}, Cursor: &Cursor{Source: "jetstream", Host: "j", Protocol: "v1", Value: 1}})
 		require.NoError(t, err)
 	}
 	due := func() []Recheck {

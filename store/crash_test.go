@@ -51,7 +51,7 @@ func crashChild() bool {
 			for i := range 100000 {
 				key := fmt.Sprintf("%d-%d-%d", pid, g, i)
 				tr := pipeline.Trigger{Key: key, Kind: pipeline.Manual, Repo: repoA, Actor: alice, Commit: "c"}
-				cur := Cursor{"test", fmt.Sprintf("%d-%d", pid, g), "v1", int64(i + 1)}
+				cur := Cursor{Source: "test", Host: fmt.Sprintf("%d-%d", pid, g), Protocol: "v1", Value: int64(i + 1)}
 				a, err := s.Accept(ctx, Effects{Event: &tr, Cursor: &cur})
 				if err != nil {
 					say("error %v", err)

@@ -282,8 +282,10 @@ func (s *Store) Record(ctx context.Context, did, collection, rkey string) (Recor
 // Cursor is how far a source has been read.
 func (s *Store) Cursor(ctx context.Context, source, host, protocol string) (Cursor, bool, error) {
 	c := Cursor{Source: source, Host: host, Protocol: protocol}
-	ok, err := s.r.get(ctx, "SELECT value FROM cursors WHERE source = ? AND host = ? AND protocol = ?",
-		[]any{source, host, protocol}, &c.Value)
+	var at int64
+	ok, err := s.r.get(ctx, "SELECT value, updated_at FROM cursors WHERE source = ? AND host = ? AND protocol = ?",
+		[]any{source, host, protocol}, &c.Value, &at)
+	c.UpdatedAt = fromMicros(at)
 	return c, ok, err
 }
 

@@ -42,10 +42,15 @@ func (r *Refusal) Error() string {
 	return fmt.Sprintf("refused (%s): %s", r.Decision.Code, r.Decision.Sentence)
 }
 
-// Cursor is how far a source has been read. It never moves back for one source, host and protocol.
+// Cursor is how far a source has been read. It never moves back for one source, host and protocol, but when the
+// source has begun its numbers anew.
 type Cursor struct {
 	Source, Host, Protocol string
 	Value                  int64
+	// Reset forgets the former value: the host no longer knows the numbers that it was given in. 0 then leaves none.
+	Reset bool
+	// UpdatedAt is when it was last moved. It is set by the store.
+	UpdatedAt time.Time
 }
 
 // Record is a proven record, or its proven absence.
@@ -116,7 +121,9 @@ type Effects struct {
 	Accounts []Account
 	Event    *pipeline.Trigger
 	Cursor   *Cursor
-	Token    *Token
+	// Gap is a stretch that the cursor passes over.
+	Gap   *Gap
+	Token *Token
 	// Rechecks are new hints; Settled is a hint that these effects answer. A newer hint for the same record survives.
 	Rechecks []Recheck
 	Settled  *Recheck

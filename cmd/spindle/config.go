@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/sethvargo/go-envconfig"
+
+	"spindle/ingest"
 )
 
 // config is the environment of `spindle serve`. The names and defaults are those of the network's existing
@@ -107,8 +109,6 @@ func (c config) check() error {
 		return fmt.Errorf("SPINDLE_SERVER_MAX_JOB_COUNT=%d must be at least 1", c.MaxJobs)
 	case !hasScheme(c.PLC, "https", "http"):
 		return fmt.Errorf("SPINDLE_SERVER_PLC_URL=%q must be an address such as https://plc.directory", c.PLC)
-	case !hasScheme(c.Jetstream, "wss", "ws"):
-		return fmt.Errorf("SPINDLE_SERVER_JETSTREAM_ENDPOINT=%q must be an address such as wss://jetstream.example.com/subscribe", c.Jetstream)
 	case c.PublicURL != "" && !hasScheme(c.PublicURL, "https", "http"):
 		return fmt.Errorf("SPINDLE_SERVER_PUBLIC_URL=%q must be an address such as https://ci.example.com", c.PublicURL)
 	case c.Hostname != strings.ToLower(c.Hostname):
@@ -117,6 +117,9 @@ func (c config) check() error {
 		return fmt.Errorf("SPINDLE_WORKFLOW_TIMEOUT=%s is more than SPINDLE_WORKFLOW_MAX_TIMEOUT=%s; raise the second or lower the first", c.Timeout, c.MaxTimeout)
 	case len(c.DevHosts) > 0 && !c.Dev:
 		return fmt.Errorf("SPINDLE_SERVER_DEV_EXTRA_HOSTS works only with SPINDLE_SERVER_DEV=true; unset one or set the other")
+	}
+	if _, err := ingest.ParseEndpoints(c.Jetstream); err != nil {
+		return fmt.Errorf("SPINDLE_SERVER_JETSTREAM_ENDPOINT must be an address such as wss://jetstream.example.com/subscribe, or several with commas: %w", err)
 	}
 	return nil
 }

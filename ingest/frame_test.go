@@ -1,0 +1,81 @@
+package ingest
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// sound checks what every parser promises of a message that it took.
+func sound(t *testing.T, f Frame, err error) {
+	t.Helper()
+	var said *HostError
+	if errors.As(err, &said) {
+		require.LessOrEqual(t, len(said.Error()), 2000)
+		return
+	}
+	if err != nil {
+		require.ErrorIs(t, err, ErrFrame)
+		return
+	}
+	require.NotEmpty(t, f.Kind)
+	if f.Kind != kindInfo {
+		require.Positive(t, f.Pos)
+	}
+	require.GreaterOrEqual(t, f.TimeUS, int64(0))
+	in := New(Config{})
+	for _, h := range in.hints(f) {
+		require.Contains(t, append(Collections(), syncHint), h.Collection)
+		require.Regexp(t, `^[A-Za-z0-9._~:-]{1,512}$`, h.Rkey)
+		require.Regexp(t, `^did:[a-z]+:[A-Za-z0-9._:%-]+$`, h.DID)
+	}
+}
+
+func FuzzParseV1(f *testing.F) {
+	for _, s := range []string{
+		good(1),
+		`{"did":"did:plc:wrenaaaabbbbccccddddeeee","time_us":5,"kind":"identity","identity":{"seq":1}}`,
+		`{"kind":"commit","commit":null}`,
+		`{"did":"did:web:x%3A1","time_us":1,"kind":"commit","commit":{"rev":"..","collection":"org.tangled.review.patch","rkey":"../../x"}}`,
+		`{"did":"did:plc:wrenaaaabbbbccccddddeeee","time_us":5,"kind":"commit","commit":{"rev":"a","collection":"app.bsky.feed.post","rkey":"c","record":{"text":"\"}\\"}}}`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		fr, err := parseV1(b)
+		sound(t, fr, err)
+	})
+}
+
+func FuzzParseV2(f *testing.F) {
+	for _, s := range []string{
+		commitV2(3, ticketNSID), commitV2(4, "app.bsky.feed.post"),
+		`{"$type":"error","error":"ConsumerTooSlow","message":"x"}`,
+		`{"$type":"message","payload":{"$type":"network.bsky.jetstream.subscribeEvents#info","name":"OutdatedCursor"}}`,
+		`{"$type":"message","payload":{"$type":"network.bsky.jetstream.subscribeEvents#account","seq":9,"did":"did:web:a.b","time":"2026-09-21T13:33:20.000001Z","active":false,"status":"takendown"}}`,
+		`{"$type":"message","payload":null}`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		fr, err := parseV2(b)
+		sound(t, fr, err)
+	})
+}
+
+func FuzzParseFirehose(f *testing.F) {
+	for _, m := range []string{
+		"\xa2atg#commitbop\x01\xa1cseq\x01", "\xa1bop \xa2eerrorlFutureCursorgmessagebno",
+		"\xa2atb#xbop\x01\xa3cseq\x07cdidkdid:web:a.bdtimet2026-09-21T13:33:20Z", "\x9f\x9f", "\xbb\xff\xff\xff\xff\xff\xff\xff\xff",
+	} {
+		f.Add([]byte(m))
+	}
+	for _, m := range firehoseSamples(f) {
+		f.Add(m)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		fr, err := parseFirehose(b)
+		sound(t, fr, err)
+	})
+}
