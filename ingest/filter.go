@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -18,29 +19,45 @@ type wanted struct {
 // hello tells whether the host is told whom to tell of, which it waits for.
 func (s *Source) hello(e Endpoint) bool { return s.c.Wanted != nil && e.protocol.name == protocolV1 }
 
-// filter tells the host whose records are wanted, at once and whenever the list has grown. A list that is too long for
-// it is not told, and everything is sorted out here.
+// refilter is the least time between two looks at whom to tell of.
+const refilter = time.Second
+
+// filter tells the host whose records are wanted, at once and whenever the list is another. One that is too long for the
+// host is not told, and everything is sorted out here.
 func (s *Source) filter(ctx context.Context, k *conn) {
-	for {
-		dids, changed := s.c.Wanted()
-		if len(dids) > mostWanted {
-			dids = nil
-		}
-		if dids == nil {
-			dids = []string{}
-		}
-		update := struct {
-			Type    string `json:"type"`
-			Payload wanted `json:"payload"`
-		}{"options_update", wanted{Collections: s.c.Collections, DIDs: dids, MaxSize: k.most}}
-		if k.ws.SetWriteDeadline(s.c.Clock.Now().Add(10*time.Second)) != nil || k.ws.WriteJSON(update) != nil {
-			_ = k.ws.Close() // the reading ends with it, and a new connection is made
-			return
+	var sent []string
+	for first := true; ; {
+		dids, changed, err := s.c.Wanted(ctx)
+		switch {
+		case err != nil:
+			s.c.Log.Error("read whom to follow", "err", err)
+		case first || !slices.Equal(dids, sent):
+			if s.update(k, dids) != nil {
+				_ = k.ws.Close() // the reading ends with it, and a new connection is made
+				return
+			}
+			first, sent = false, dids
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-changed:
 		}
+		if s.c.Clock.Sleep(ctx, refilter) != nil {
+			return
+		}
 	}
+}
+
+func (s *Source) update(k *conn, dids []string) error {
+	if len(dids) > mostWanted {
+		dids = nil
+	}
+	if err := k.ws.SetWriteDeadline(s.c.Clock.Now().Add(10 * time.Second)); err != nil {
+		return err
+	}
+	return k.ws.WriteJSON(struct {
+		Type    string `json:"type"`
+		Payload wanted `json:"payload"`
+	}{"options_update", wanted{Collections: s.c.Collections, DIDs: append([]string{}, dids...), MaxSize: k.most}})
 }

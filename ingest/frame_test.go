@@ -1,11 +1,27 @@
 package ingest
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"spindle/internal/clock"
+	"spindle/rbac"
+	"spindle/store"
 )
+
+// everyone takes hints of everybody.
+var everyone = New(Config{Store: openStore{}, Clock: clock.Real{}, Log: slog.New(slog.DiscardHandler), Count: func(string) {}})
+
+// openStore has a policy that lets everybody in, and nothing else.
+type openStore struct{ Store }
+
+func (openStore) Gate(context.Context) (*rbac.Gate, error) { return rbac.New(1, rbac.Open, nil) }
+
+func (openStore) Repos(context.Context) ([]store.RepoBinding, error) { return nil, nil }
 
 // sound checks what every parser promises of a message that it took.
 func sound(t *testing.T, f Frame, err error) {
@@ -24,9 +40,8 @@ func sound(t *testing.T, f Frame, err error) {
 		require.Positive(t, f.Pos)
 	}
 	require.GreaterOrEqual(t, f.TimeUS, int64(0))
-	in := New(Config{})
-	for _, h := range in.hints(f) {
-		require.Contains(t, append(Collections(), syncHint), h.Collection)
+	for _, h := range everyone.hints(t.Context(), f) {
+		require.Contains(t, append(Collections(), syncHint, accountHint), h.Collection)
 		require.Regexp(t, `^[A-Za-z0-9._~:-]{1,512}$`, h.Rkey)
 		require.Regexp(t, `^did:[a-z]+:[A-Za-z0-9._:%-]+$`, h.DID)
 	}

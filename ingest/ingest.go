@@ -39,12 +39,10 @@ type Store interface {
 // Prover fetches signed proofs of records.
 type Prover interface {
 	Record(ctx context.Context, did, collection, rkey string) (identity.Proven, error)
-<<<<<<< HEAD
 	// Account asks anew what became of an account.
 	Account(ctx context.Context, did string) (identity.Account, error)
 	// Refresh reads did's document anew.
 	Refresh(ctx context.Context, did string) error
-=======
 	// RecordFrom takes the proof from a CAR that somebody sent, whom nobody has to believe.
 	RecordFrom(ctx context.Context, car []byte, did, collection, rkey string) (identity.Proven, error)
 }
@@ -56,16 +54,6 @@ type Gaps interface {
 	Gap(ctx context.Context, source, host string, from, to int64, reason string) error
 }
 
-// Followed is the set of accounts whose own records matter here: owner, admins, members, owners of repositories that are
-// known, and those repositories. It grows while the server runs.
-type Followed interface {
-	// Follows tells whether did is one of them. It is called for every frame that may matter.
-	Follows(did string) bool
-	// DIDs lists them. changed is closed when the list is longer than that.
-	DIDs() (dids []string, changed <-chan struct{})
->>>>>>> 549adb3 (ingest: one way for Jetstream 1, 2 and the firehose; hosts with failover; gaps are noted and made up for)
-}
-
 // Knots binds repositories and answers questions about their refs.
 type Knots interface {
 	Bind(ctx context.Context, repo string) (knot.Binding, error)
@@ -74,12 +62,7 @@ type Knots interface {
 	RefContains(ctx context.Context, src knot.Source, ref, sha string) (bool, error)
 }
 
-<<<<<<< HEAD
-// Config is what an Ingest needs. All fields are required but Provers, Patience, Moved and Dial.
-=======
-// Config is what an Ingest needs. All fields are required but Followed, OnlyFollowed, Gaps, Provers, Patience
-// and Dial.
->>>>>>> 549adb3 (ingest: one way for Jetstream 1, 2 and the firehose; hosts with failover; gaps are noted and made up for)
+// Config is what an Ingest needs. All fields are required but OnlyFollowed, Gaps, Provers, Patience, Moved and Dial.
 type Config struct {
 	Store  Store
 	Prover Prover
@@ -96,18 +79,13 @@ type Config struct {
 	Count func(what string)
 	// Health is told of the state of a component.
 	Health func(component string, ok bool, detail string)
-<<<<<<< HEAD
 	// Moved is told of an account whose handle, key or host may be new; nil means that nobody is.
 	Moved func(did string)
-=======
-	// Followed are the accounts whose declarations matter; nil is everybody.
-	Followed Followed
 	// OnlyFollowed takes from the streams no record of other accounts at all: pull requests of strangers and
 	// repositories that choose this server anew are then not heard of.
 	OnlyFollowed bool
 	// Gaps is asked to make up for what was missed; nil has what is known here looked up again.
 	Gaps Gaps
->>>>>>> 549adb3 (ingest: one way for Jetstream 1, 2 and the firehose; hosts with failover; gaps are noted and made up for)
 	// Provers is how many records are proven at a time; below 1 means 8.
 	Provers int
 	// Patience is how long a call waits for what came of its event; 0 means 4 s.
@@ -117,20 +95,14 @@ type Config struct {
 // Ingest turns the outside into events. Make it with New. Follow, Prove and CatchUp run until their
 // context ends; Push, Manual and Retry answer calls.
 type Ingest struct {
-<<<<<<< HEAD
 	c        Config
 	wake     chan struct{} // has room for one
 	followed followed
 	away     away
+	gaps     chan struct{} // has room for one
+	proofs   *proofs
+	stats    stats
 	catalog  func() (*lexicon.BaseCatalog, error)
-=======
-	c       Config
-	wake    chan struct{} // has room for one
-	gaps    chan struct{} // has room for one
-	proofs  *proofs
-	stats   stats
-	catalog func() (*lexicon.BaseCatalog, error)
->>>>>>> 549adb3 (ingest: one way for Jetstream 1, 2 and the firehose; hosts with failover; gaps are noted and made up for)
 }
 
 // New returns an Ingest.
@@ -144,9 +116,6 @@ func New(c Config) *Ingest {
 	if c.Patience <= 0 {
 		c.Patience = 4 * time.Second
 	}
-	if c.Followed == nil {
-		c.Followed = everybody{}
-	}
 	in := &Ingest{
 		wake: make(chan struct{}, 1), gaps: make(chan struct{}, 1), proofs: newProofs(),
 		catalog: sync.OnceValues(lexicons.NewCatalog),
@@ -158,15 +127,6 @@ func New(c Config) *Ingest {
 	in.c = c
 	return in
 }
-
-// everybody is a Followed that has no end.
-type everybody struct{}
-
-// Follows implements Followed.
-func (everybody) Follows(string) bool { return true }
-
-// DIDs implements Followed.
-func (everybody) DIDs() ([]string, <-chan struct{}) { return nil, nil }
 
 func (in *Ingest) wakeProvers() {
 	select {

@@ -81,7 +81,7 @@ func (in *Ingest) Follow(ctx context.Context, endpoints string) error {
 		Bad:    func() { in.c.Count("record_bad_frame") },
 	}
 	if in.c.OnlyFollowed {
-		c.Wanted = in.c.Followed.DIDs
+		c.Wanted = in.wanted
 	}
 	return NewSource(c).Run(ctx)
 }
@@ -106,7 +106,7 @@ func (r *reader) sink(ctx context.Context, f Frame) error {
 	now := r.in.c.Clock.Now()
 	r.told.Add(1)
 	r.in.stats.heard(f, now)
-	hints := r.in.hints(f)
+	hints := r.in.hints(ctx, f)
 	if len(hints) > 0 {
 		r.in.stats.kept.Add(int64(len(hints)))
 		if f.proof != nil {

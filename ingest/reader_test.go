@@ -272,7 +272,6 @@ func TestFutureFramesDoNotMoveTheCursor(t *testing.T) {
 // TestOnlyPlacesThatExistAreHints refuses names that could not be of a record.
 func TestOnlyPlacesThatExistAreHints(t *testing.T) {
 	t.Parallel()
-	in := New(Config{Log: slog.New(slog.DiscardHandler), Clock: clock.Real{}})
 	for _, c := range []struct {
 		did, collection, rkey string
 		kind                  string
@@ -287,10 +286,10 @@ func TestOnlyPlacesThatExistAreHints(t *testing.T) {
 		{"alice.test", devnet.Ticket, "a", "commit", false},
 		{"did:plc:x y", devnet.Ticket, "a", "commit", false},
 	} {
-		hints := in.hints(Frame{DID: c.did, Pos: 1, Kind: c.kind, Ops: []Op{{"create", c.collection, c.rkey}}})
+		hints := everyone.hints(t.Context(), Frame{DID: c.did, Pos: 1, Kind: c.kind, Ops: []Op{{"create", c.collection, c.rkey}}})
 		require.Equal(t, c.ok, len(hints) == 1, "%+v", c)
 	}
-	require.Empty(t, in.hints(Frame{DID: nobody, Pos: 1, Kind: "commit"}))
+	require.Empty(t, everyone.hints(t.Context(), Frame{DID: nobody, Pos: 1, Kind: "commit"}))
 }
 
 func TestFollowRefusesWhatIsNoStream(t *testing.T) {

@@ -18,9 +18,10 @@ type SourceConfig struct {
 	Endpoints []Endpoint
 	// Collections are asked for, where the protocol knows a filter; the host then sends no commits of others.
 	Collections []string
-	// Wanted lists the accounts to ask for and is told by the closing of changed that the list is longer. Nil asks
-	// for all accounts. Only version 1 of Jetstream takes it.
-	Wanted func() (dids []string, changed <-chan struct{})
+	// Wanted lists, in order, the accounts to ask for; changed is closed when the list may be another. Nil asks for
+	// all accounts. Only version 1 of Jetstream takes a list on an open connection; what others tell of is sorted out
+	// by the Sink.
+	Wanted func(ctx context.Context) (dids []string, changed <-chan struct{}, err error)
 	// Dial opens the connection; nil is an unguarded dial and fit for tests only.
 	Dial dialFunc
 	// Sink takes frames in order. It may block: then the socket's own flow control holds the host back.
