@@ -172,9 +172,10 @@ func (d *Daemon) work(out outside, vault *secrets.Vault, issuer *oidc.Issuer, ou
 		Facts: d.store, Checkouts: out.knots, Secrets: vault, Tokens: tokens{issuer: issuer, log: o.Log}, Logs: output,
 		Engines: o.Engines, Clock: o.Clock, Log: o.Log, Dir: attempts, Timeout: o.Timeout, MaxTimeout: o.MaxTimeout,
 	})
+	can := workflow.ThisVersion()
 	d.planner = trigger.New(trigger.Config{
 		Store: d.store, Sources: out.knots, IDs: tid.New(o.Clock), Clock: o.Clock, Log: o.Log,
-		Engines: run.Names(), Limits: workflow.DefaultLimits(),
+		Engines: run.Names(), Capabilities: &can, Limits: workflow.DefaultLimits(),
 	})
 	d.dispatcher = queue.New(queue.Config{
 		Jobs: d.store, Executor: run, Clock: o.Clock, Log: o.Log, Holder: holder, Engines: run.Names(),

@@ -70,7 +70,8 @@ func (p *Planner) settle(ctx context.Context, e store.Event) error {
 
 func (p *Planner) compile(ctx context.Context, t pipeline.Trigger, repo store.RepoBinding, src knot.Source, files knot.Files) (workflow.Plan, error) {
 	in := workflow.Input{
-		Trigger: t, DefaultBranch: repo.DefaultBranch, Engines: p.c.Engines, Limits: p.c.Limits,
+		Trigger: t, DefaultBranch: repo.DefaultBranch, Engines: p.c.Engines, Capabilities: p.c.Capabilities,
+		Limits: p.c.Limits,
 	}
 	for _, f := range files.Files {
 		in.Files = append(in.Files, workflow.File{Path: f.Path, Data: f.Data})
@@ -159,6 +160,9 @@ func told(d workflow.Diagnostic) string {
 	return d.File + ": " + d.Message
 }
 
+// maxNotes bounds what a note tells of single workflows, in lines.
+const maxNotes = 20
+
 // note is what a reader should know of the pipeline as a whole.
 func note(trust pipeline.Trust, plan workflow.Plan) string {
 	var lines []string
@@ -168,6 +172,14 @@ func note(trust pipeline.Trust, plan workflow.Plan) string {
 	}
 	for _, d := range plan.Diagnostics {
 		lines = append(lines, told(d))
+	}
+	for _, w := range plan.Workflows {
+		if w.Spec == nil || len(lines) > maxNotes {
+			continue
+		}
+		for _, n := range w.Spec.NotCarried {
+			lines = append(lines, fmt.Sprintf("%s:%d: %s", w.Path, n.Line, n.Why))
+		}
 	}
 	return strings.Join(lines, "\n")
 }
@@ -223,6 +235,10 @@ func planned(pl pipeline.Pipeline, w workflow.Planned) (pipeline.Workflow, error
 		return row, fmt.Errorf("encode the spec of %s: %w", w.Path, err)
 	}
 	row.Spec, row.Engine, row.Labels = spec, w.Spec.Engine, w.Spec.RunsOn
+	if w.Skip != "" {
+		row.Status, row.Reason = pipeline.Skipped, w.Skip
+		return row, nil
+	}
 	if pl.Trust == pipeline.TrustFork {
 		row.Status, row.Reason = pipeline.Held, "waits for the approval of somebody who may push to the repository"
 	}

@@ -40,7 +40,7 @@ type Sources interface {
 	RefContains(ctx context.Context, src knot.Source, ref, sha string) (bool, error)
 }
 
-// Config is what a Planner needs. All fields are required but Parallel, MaxTries and Limits.
+// Config is what a Planner needs. All fields are required but Capabilities, Parallel, MaxTries and Limits.
 type Config struct {
 	Store   Store
 	Sources Sources
@@ -49,6 +49,8 @@ type Config struct {
 	Log     *slog.Logger
 	// Engines are those that can run here; others make a workflow invalid.
 	Engines []string
+	// Capabilities are what the server and its engines carry out of the language; nil means everything.
+	Capabilities *workflow.Capabilities
 	// Limits bound workflow files.
 	Limits workflow.Limits
 	// Parallel is how many repositories are planned at a time; below 1 means 4.

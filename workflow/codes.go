@@ -7,12 +7,16 @@ const (
 	codeTab       = "E-WF-TAB"       // a tab in the indentation
 	codeEmpty     = "E-WF-EMPTY"     // nothing in the file
 	codeDocuments = "E-WF-DOCUMENTS" // more than one document
-	codeAnchor    = "E-WF-ANCHOR"    // anchor or alias
-	codeMerge     = "E-WF-MERGE"     // merge key
+	codeAnchor    = "E-WF-ANCHOR"    // an alias that has no anchor, or holds itself
+	codeMerge     = "E-WF-MERGE"     // a merge key whose value is no mapping
 	codeTag       = "E-WF-TAG"       // custom tag or directive
 	codeTwice     = "E-WF-TWICE"     // the same key, name or entry twice
 	codeLimit     = "E-WF-LIMIT"     // larger than allowed
 	codeKey       = "E-WF-KEY"       // unknown key
+	codeExpr      = "E-WF-EXPR"      // an expression that cannot be read, or whose types do not fit
+	codeTemplate  = "E-WF-TEMPLATE"  // ${{ }} where nothing is filled in
+	codeNeeds     = "E-WF-NEEDS"     // needs that cannot be met: unknown, or in a circle
+	codeInput     = "E-WF-INPUT"     // an input of a manual run that the workflow does not take
 	codeOffer     = "E-WF-OFFER"     // a key of the language that this version does not offer
 	codeRequired  = "E-WF-REQUIRED"  // something is missing
 	codeType      = "E-WF-TYPE"      // a list where text is wanted, and the like
@@ -27,6 +31,7 @@ const (
 	codeFile      = "E-WF-FILE"      // a file name that cannot name a workflow
 	codeOnly      = "E-WF-ONLY"      // a workflow asked for by a name that is not there
 
+	warnHere     = "W-WF-HERE"     // a key that this server does not carry out
 	warnNever    = "W-WF-NEVER"    // a condition that never matches
 	warnUnused   = "W-WF-UNUSED"   // a key without effect
 	warnReserved = "W-WF-RESERVED" // a variable that the server sets

@@ -172,10 +172,14 @@ func (d *decoder) schedules(key string, at pos, v *node) []Schedule {
 	for i, n := range d.sequence(key, at, v, tablesLimit) {
 		where := fmt.Sprintf("schedule %d", i+1)
 		s := Schedule{Timezone: "UTC"}
-		d.object(n, where, scheduleKeys(), map[string]field{
-			"cron":     func(k string, at pos, v *node) { s.Cron = d.cron(k, at, v) },
-			"timezone": func(k string, at pos, v *node) { d.zone(k, at, v, &s.Timezone) },
-		}, nil)
+		d.object(n, where, scheduleKeys(), func(p pair) {
+			switch p.key {
+			case "cron":
+				s.Cron = d.cron(p.key, p.at, p.value)
+			case "timezone":
+				d.zone(p.key, p.at, p.value, &s.Timezone)
+			}
+		})
 		out = append(out, s)
 	}
 	return out

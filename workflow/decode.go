@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,16 +15,18 @@ type decoder struct {
 	*report
 	lim      Limits
 	patterns int
+	uses     []use
+	needsAt  []pos
+	engineAt pos
+	matrixAt pos
+	// asked are the expressions of the file; they are checked once everything that they can name is known.
+	asked []asked
 }
 
-// field reads the value of one key.
-type field func(key string, at pos, v *node)
-
-// object calls the field of every key of n that keys has, and tells which are missing. where names n in messages,
-// such as "step 2"; later holds the keys that the language has and this version does not offer, each with what to
-// do instead. It returns the keys that are there, counting a misspelt one as what was probably meant, so that it
-// is not called missing as well.
-func (d *decoder) object(n *node, where string, keys []key, fields map[string]field, later map[string]string) (there map[string]bool) {
+// object calls set for every key of n that keys has, and tells which are missing. where names n in messages, such as
+// "step 2". It returns the keys that are there, counting a misspelt one as what was probably meant, so that it is not
+// called missing as well.
+func (d *decoder) object(n *node, where string, keys []key, set func(p pair)) (there map[string]bool) {
 	there = make(map[string]bool, len(keys))
 	if n.kind != mapping {
 		d.err(n.at, codeType, "write keys with values, such as name: test", "%s must be a mapping of keys, this is %s", where, n)
@@ -34,14 +35,10 @@ func (d *decoder) object(n *node, where string, keys []key, fields map[string]fi
 	for _, p := range n.pairs {
 		if slices.ContainsFunc(keys, func(k key) bool { return k.name == p.key }) {
 			there[p.key] = true
-			fields[p.key](p.key, p.at, p.value)
+			set(p)
 			continue
 		}
-		if fix, ok := later[p.key]; ok {
-			d.err(p.at, codeOffer, fix, "the key %s is not offered by this version", quoted(p.key))
-			continue
-		}
-		there[d.unknown(p, where, keys, later)] = true
+		there[d.unknown(p, where, keys, there)] = true
 	}
 	for _, k := range keys {
 		if k.need != "" && !there[k.name] {
@@ -51,27 +48,40 @@ func (d *decoder) object(n *node, where string, keys []key, fields map[string]fi
 	return there
 }
 
-// unknown reports p and returns the key that was probably meant, or "".
-func (d *decoder) unknown(p pair, where string, keys []key, later map[string]string) string {
-	known := make([]string, 0, len(keys)+len(later))
+// unknown reports p and returns the key that was probably meant, or "". there are the keys so far.
+func (d *decoder) unknown(p pair, where string, keys []key, there map[string]bool) string {
+	known := make([]string, 0, len(keys))
 	for _, k := range keys {
 		known = append(known, k.name)
 	}
 	slices.Sort(known)
-	offered := list(known)
-	want := foreign(p.key, known)
-	known = append(known, slices.Sorted(maps.Keys(later))...)
-	if want != "" {
+	if want := foreign(p.key, known); want != "" {
 		d.err(p.at, codeKey, "rename it to "+want, "unknown key %s in %s; here it is called %s", quoted(p.key), where, quoted(want))
+		if sameShape(p.key, want) && !there[want] {
+			d.mend(p.at, p.key, want)
+		}
 		return want
 	}
-	fix := "remove it, or use one of " + offered
-	meant := nearest(p.key, known)
+	fix := "remove it, or use one of " + list(known)
+	meant, alone := nearestAlone(p.key, known)
 	if meant != "" {
 		fix = "rename it to " + meant
 	}
 	d.err(p.at, codeKey, fix, "unknown key %s in %s%s", quoted(p.key), where, didYouMean(p.key, known))
+	if alone && !there[meant] {
+		d.mend(p.at, p.key, meant)
+	}
 	return meant
+}
+
+// sameShape tells whether the key of another system takes what ours takes, so that the name is all that differs.
+func sameShape(theirs, ours string) bool {
+	switch ours {
+	case "command", "environment", "runs_on", "branch", "event", "paths", "types", "compression-level", "depth", "cache",
+		"working_directory", "continue_on_error", "artifacts":
+		return theirs != "tags" && theirs != "variables"
+	}
+	return false
 }
 
 // foreign is the key of known that other systems call key, or "".
@@ -85,6 +95,10 @@ func foreign(key string, known []string) string {
 		{"branches", "branch"}, {"events", "event"}, {"path", "paths"}, {"type", "types"}, {"crons", "schedule"},
 		{"checkout", "clone"}, {"fetch-depth", "depth"}, {"compression_level", "compression-level"},
 		{"caches", "cache"}, {"restore-keys", "fallback"},
+		{"depends_on", "needs"}, {"dependsOn", "needs"}, {"continue-on-error", "continue_on_error"}, {"allow_failure", "continue_on_error"},
+		{"working-directory", "working_directory"}, {"workdir", "working_directory"}, {"cwd", "working_directory"},
+		{"strategy", "matrix"}, {"deploys-to", "deploys_to"}, {"if-condition", "if"}, {"cancel-in-progress", "cancel"}, {"cancel_in_progress", "cancel"},
+		{"artefacts", "artifacts"}, {"retries", "retry"}, {"retention-days", "retention"}, {"expire_in", "retention"},
 	} {
 		if strings.EqualFold(w.theirs, key) && slices.Contains(known, w.ours) {
 			return w.ours

@@ -28,6 +28,15 @@ type Diagnostic struct {
 	Code     string   `json:"code"`
 	Message  string   `json:"message"`
 	Fix      string   `json:"fix,omitempty"`
+	// Edits carry the fix out, all of them together, where that is safe to do without asking.
+	Edits []Edit `json:"edits,omitempty"`
+}
+
+// Edit puts Text in the place of the bytes from Start up to End of the file, as it is on disk.
+type Edit struct {
+	Start int    `json:"start"`
+	End   int    `json:"end"`
+	Text  string `json:"text"`
 }
 
 // HasErrors tells whether ds holds an error.

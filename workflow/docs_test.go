@@ -3,6 +3,7 @@ package workflow
 import (
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,12 +43,16 @@ func TestReferenceIsComplete(t *testing.T) {
 	for _, c := range found {
 		require.Contains(t, string(page), "| `"+c[1]+"` |")
 	}
-	for _, keys := range []map[string]string{later(), laterStep()} {
-		for k := range keys {
-			require.Contains(t, string(page), "`"+k+"`")
-		}
+	for _, k := range allKeys() {
+		require.Contains(t, string(page), "`"+k.name+"`")
 	}
 	for _, c := range regexp.MustCompile("`([EW]-WF-[A-Z]+)`").FindAllStringSubmatch(string(page), -1) {
 		require.Contains(t, string(source), `"`+c[1]+`"`, "the page names a code that does not exist")
 	}
+}
+
+// allKeys are the keys of all tables.
+func allKeys() []key {
+	return slices.Concat(workflowKeys(), conditionKeys(), scheduleKeys(), cloneKeys(), cacheKeys(), stepKeys(), concurrencyKeys(),
+		approvalKeys(), inputKeys(), retryKeys(), serviceKeys(), artifactKeys(), reportKeys())
 }

@@ -26,12 +26,20 @@ type Example struct {
 	Source string
 	// Only is what a manual run asks for by name; empty means everything.
 	Only string
+	// Inputs are what a manual run sends.
+	Inputs []pipeline.Input
+	// Bare says that the server carries out nothing but steps.
+	Bare bool
 }
 
 // Input is what the example looks like to Compile: one file of one commit, started by hand.
 func (e Example) Input() Input {
 	in := Input{Files: []File{{Path: Dir + e.Name(), Data: []byte(e.Source)}}}
 	in.Trigger.Kind = pipeline.Manual
+	in.Trigger.Inputs = e.Inputs
+	if e.Bare {
+		in.Capabilities = &Capabilities{}
+	}
 	if e.Only != "" {
 		in.Trigger.Only = []string{e.Only}
 	}

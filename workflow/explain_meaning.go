@@ -1,5 +1,7 @@
 package workflow
 
+import "spindle/pipeline"
+
 // explainMeaning holds the codes of files that are YAML but no workflow.
 func explainMeaning() []Explanation {
 	return []Explanation{
@@ -9,10 +11,35 @@ func explainMeaning() []Explanation {
 			text("steps:\n  - comand: make test\n"), text(command),
 		},
 		{
-			codeOffer, "a key or value of the language that this version does not offer",
-			"The key is a good one, but this version cannot do what it asks for. To leave it out silently would run something " +
-				"other than what was written, such as a deployment without its approval.",
-			text("needs: [build]\n" + command), text("steps:\n  - command: make build\n  - command: make test\n"),
+			codeExpr, "an expression that cannot be read, or whose types do not fit",
+			"Expressions are checked before anything runs: every name must be known, and no type turns into another one, so a text is " +
+				"compared with a text in quotes. docs/workflow.md has the whole language.",
+			text("steps:\n  - command: make publish\n    if: trigger.brnch == 'main'\n"),
+			text("steps:\n  - command: make publish\n    if: trigger.branch == 'main'\n"),
+		},
+		{
+			codeTemplate, "`${{ }}` where nothing is filled in",
+			"Filling text into a command makes it a part of the script: whoever may choose the name of a branch, or an input, could run " +
+				"what they like. Steps get all of it as variables, which the shell never runs.",
+			text("inputs: {level: {}}\nsteps:\n  - command: make LEVEL=${{ inputs.level }}\n"),
+			text("inputs: {level: {}}\nsteps:\n  - command: make LEVEL=\"$TANGLED_INPUT_LEVEL\"\n"),
+		},
+		{
+			codeNeeds, "needs that name no workflow, or go in a circle",
+			"A need is the file name of another workflow of the same commit, without its ending. What waits for itself would never start.",
+			text("needs: [biuld]\n" + command), text("steps:\n  - command: make build\n  - command: make test\n"),
+		},
+		{
+			codeInput, "an input of a manual run that the workflow does not take",
+			"A workflow that declares its inputs says what they may be, so that a slip in a form is told before anything runs.",
+			Example{Source: "inputs: {level: {type: choice, options: [low, high]}}\n" + command, Inputs: []pipeline.Input{{Key: "level", Value: "hihg"}}},
+			Example{Source: "inputs: {level: {type: choice, options: [low, high]}}\n" + command, Inputs: []pipeline.Input{{Key: "level", Value: "high"}}},
+		},
+		{
+			codeOffer, "a key that this server does not carry out, and that cannot be left out",
+			"The key decides what may run, when, or with which secrets. To leave it out silently would run something other than what " +
+				"was written, such as a deployment without its approval.",
+			Example{Source: "approval: {by: owner}\n" + command, Bare: true}, Example{Source: command, Bare: true},
 		},
 		{
 			codeRequired, "a key or an entry is missing",
@@ -88,6 +115,11 @@ func explainMeaning() []Explanation {
 // explainWarnings holds the codes of what is taken, but does less than it seems to.
 func explainWarnings() []Explanation {
 	return []Explanation{
+		{
+			warnHere, "a key that this server does not carry out",
+			"The workflow runs, but without what the key asks for. The log of the run says so too.",
+			Example{Source: "artifacts: [{name: binaries, paths: [dist/**]}]\n" + command, Bare: true}, Example{Source: command, Bare: true},
+		},
 		{
 			warnNever, "a condition that never matches",
 			"The condition is allowed, but no event will ever match it as written: a push needs a branch or a tag, a pull request " +

@@ -21,6 +21,10 @@ type Limits struct {
 	Environment, ValueBytes int
 	// List is how long every other list may be: labels, packages, caches and their paths.
 	List int
+	// Cells is how many cells a matrix may have, and Workflows how many workflows, cells counted, one trigger may start.
+	Cells, Workflows int
+	// Aliases is how many values the aliases of a file may stand for, all together.
+	Aliases int
 	// Timeout is the longest time that a file may ask for.
 	Timeout time.Duration
 	// Diagnostics is how many problems of one file are told; the rest are counted.
@@ -30,8 +34,9 @@ type Limits struct {
 // DefaultLimits are the limits of a server that sets none.
 func DefaultLimits() Limits {
 	return Limits{
-		Files: 64, FileBytes: 256 << 10, Depth: 32, Nodes: 20_000, Steps: 100, Conditions: 100,
+		Files: 64, FileBytes: 256 << 10, Depth: 64, Nodes: 20_000, Steps: 100, Conditions: 100,
 		Patterns: 100, PatternBytes: 256, Environment: 500, ValueBytes: 120 << 10, List: 500,
+		Cells: 256, Workflows: 1000, Aliases: 10_000,
 		Timeout: 24 * time.Hour, Diagnostics: 50,
 	}
 }
@@ -51,6 +56,9 @@ func (l Limits) filled() Limits {
 		{&l.Environment, &d.Environment},
 		{&l.ValueBytes, &d.ValueBytes},
 		{&l.List, &d.List},
+		{&l.Cells, &d.Cells},
+		{&l.Workflows, &d.Workflows},
+		{&l.Aliases, &d.Aliases},
 		{&l.Diagnostics, &d.Diagnostics},
 	} {
 		if *f.have <= 0 {

@@ -43,14 +43,6 @@ func mutations() []mutation {
 		{"key-timeout", codeKey, "    timeout: 5m", "    timeot: 5m", "", "rename it to timeout", 0},
 		{"key-case", codeKey, "image: host", "Image: host", "", "rename it to image", 0},
 		{"key-alien", codeKey, "timeout: 20m", "privileged: true\ntimeout: 20m", "", "remove it", 0},
-		// Keys that are not offered.
-		{"offer-needs", codeOffer, "runs_on: [linux]", "runs_on: [linux]\nneeds: [build]", "", "put the steps of both into one workflow", 0},
-		{"offer-matrix", codeOffer, "runs_on: [linux]", "runs_on: [linux]\nmatrix: {go: [\"1.25\"]}", "", "one file for each combination", 0},
-		{"offer-shell", codeOffer, "    command: du -sh dist", "    command: du -sh dist\n    shell: sh", "    command: sh -c 'du -sh dist'", "sh -c", 0},
-		{"offer-folder", codeOffer, "    command: du -sh dist", "    command: du -sh .\n    working_directory: dist", "    command: cd dist && du -sh .", "cd <folder> &&", 1},
-		{"offer-continue", codeOffer, "    command: du -sh dist", "    command: du -sh dist\n    continue_on_error: true", "    command: du -sh dist || true", "|| true", 0},
-		{"offer-image", codeOffer, "image: host", "image: golang:1.26", "image: host", "image: host", 0},
-		{"offer-dependencies", codeOffer, "image: host", "image: host\ndependencies: [go]", "image: host", "remove it", 0},
 		// Values.
 		{"event-pr", codeEvent, "event: [push, pull_request]", "event: [push, pr]", "", "write pull_request", 0},
 		{"event-slip", codeEvent, "- event: manual", "- event: manaul", "", "write manual", 0},
@@ -68,7 +60,7 @@ func mutations() []mutation {
 		{"bool-yes", codeType, "tags: false", "tags: no", "", "write true or false", 0},
 		{"audience", codeValue, "sts.amazonaws.com", "did:web:example.org", "", "sts.amazonaws.com", 0},
 		{"level", codeValue, "compression-level: 3", "compression-level: 22", "compression-level: 19", "from 1 to 19", 0},
-		{"cache-when", codeValue, "when: on-success", "when: on-sucess", "", "when: on-success", 0},
+		{"cache-when", codeValue, "when: on-success", "when: on-sucess", "", "write on-success", 0},
 		{"cache-up", codeValue, "[node_modules]", "[../node_modules]", "", "without ..", 0},
 		{"cache-hash", codeValue, "[go.sum]", "[/go.sum]", "", "inside the repository", 0},
 		{"cache-key", codeTwice, "key: node", "key: go", "", "give it another key", 0},
@@ -151,7 +143,7 @@ func TestMutations(t *testing.T) {
 			t.Errorf("%s: following %q leaves %v", m.name, d.Fix, left)
 		}
 	}
-	require.GreaterOrEqual(t, len(seen), 80)
+	require.GreaterOrEqual(t, len(seen), 76)
 	const golden = "testdata/mutations/diagnostics.txt"
 	if *update {
 		require.NoError(t, os.WriteFile(golden, []byte(all.String()), 0o600))

@@ -10,19 +10,23 @@ import (
 
 func (d *decoder) clone(v *node, c *Clone) {
 	var others []pair
-	other := func(f func(k string, at pos, v *node)) field {
-		return func(k string, at pos, v *node) {
-			others = append(others, pair{k, at, v})
-			f(k, at, v)
+	d.object(v, `"clone"`, cloneKeys(), func(p pair) {
+		if p.key != "skip" {
+			others = append(others, p)
 		}
-	}
-	d.object(v, `"clone"`, cloneKeys(), map[string]field{
-		"skip":       func(k string, at pos, v *node) { d.bool(k, at, v, &c.Skip) },
-		"depth":      other(func(k string, at pos, v *node) { d.depth(k, at, v, c) }),
-		"submodules": other(func(k string, at pos, v *node) { d.bool(k, at, v, &c.Submodules) }),
-		"tags":       other(func(k string, at pos, v *node) { d.bool(k, at, v, &c.Tags) }),
-		"lfs":        other(func(k string, at pos, v *node) { d.bool(k, at, v, &c.LFS) }),
-	}, nil)
+		switch p.key {
+		case "skip":
+			d.bool(p.key, p.at, p.value, &c.Skip)
+		case "depth":
+			d.depth(p.key, p.at, p.value, c)
+		case "submodules":
+			d.bool(p.key, p.at, p.value, &c.Submodules)
+		case "tags":
+			d.bool(p.key, p.at, p.value, &c.Tags)
+		case "lfs":
+			d.bool(p.key, p.at, p.value, &c.LFS)
+		}
+	})
 	if c.Skip {
 		for _, p := range others {
 			d.warn(p.at, warnUnused, "remove it, or remove skip: true", `%s has no effect with "skip: true"`, quoted(p.key))
@@ -55,21 +59,22 @@ func (d *decoder) caches(key string, at pos, v *node) []Cache {
 
 func (d *decoder) cache(where string, n *node) Cache {
 	c := Cache{When: CacheOnSuccess}
-	d.object(n, where, cacheKeys(), map[string]field{
-		"key":               func(k string, at pos, v *node) { c.Key = d.word(k, at, v, cacheKeyLimit) },
-		"paths":             func(k string, at pos, v *node) { c.Paths = d.inside(k, at, v, true) },
-		"hash":              func(k string, at pos, v *node) { c.Hash = d.inside(k, at, v, false) },
-		"fallback":          func(k string, at pos, v *node) { d.bool(k, at, v, &c.Fallback) },
-		"compression-level": func(k string, at pos, v *node) { d.int(k, at, v, 1, levelLimit, &c.CompressionLevel) },
-		"when": func(k string, at pos, v *node) {
-			known := cacheWhens()
-			if s := d.word(k, at, v, nameLimit); slices.Contains(known, s) {
-				c.When = s
-			} else if s != "" {
-				d.err(v.at, codeValue, "when: on-success, or when: always", "a cache is saved on-success or always, this is %s%s", quoted(s), didYouMean(s, known))
-			}
-		},
-	}, nil)
+	d.object(n, where, cacheKeys(), func(p pair) {
+		switch p.key {
+		case "key":
+			c.Key = d.word(p.key, p.at, p.value, cacheKeyLimit)
+		case "paths":
+			c.Paths = d.inside(p.key, p.at, p.value, true)
+		case "hash":
+			c.Hash = d.inside(p.key, p.at, p.value, false)
+		case "fallback":
+			d.bool(p.key, p.at, p.value, &c.Fallback)
+		case "compression-level":
+			d.int(p.key, p.at, p.value, 1, levelLimit, &c.CompressionLevel)
+		case "when":
+			d.choice(p, cacheWhens(), "a cache is saved", &c.When)
+		}
+	})
 	return c
 }
 
@@ -122,7 +127,10 @@ func (d *decoder) microvm(s *Spec, keys []pair) {
 	if len(keys) == 0 {
 		return
 	}
-	m := &MicrovmSpec{}
+	m := s.Microvm
+	if m == nil {
+		m = &MicrovmSpec{}
+	}
 	for _, p := range keys {
 		if s.Engine != Microvm && s.Engine != Dummy {
 			d.wrongEngine(p, s.Engine)
@@ -133,14 +141,13 @@ func (d *decoder) microvm(s *Spec, keys []pair) {
 			m.Registry = d.strings(p)
 		case "caches":
 			d.warn(p.at, warnOld, "rename it to substituters", `"caches" is the earlier name of "substituters"`)
+			d.mend(p.at, p.key, "substituters")
 			fallthrough
 		case "substituters":
 			if m.Substituters != nil {
 				d.err(p.at, codeTwice, "keep substituters only", `"caches" and "substituters" are the same key`)
 			}
 			m.Substituters = d.strings(p)
-		case "services":
-			m.Services = d.nix(p)
 		case "virtualisation":
 			m.Virtualisation = d.nix(p)
 		}
@@ -149,12 +156,9 @@ func (d *decoder) microvm(s *Spec, keys []pair) {
 }
 
 func (d *decoder) wrongEngine(p pair, engine string) {
-	if fix, ok := later()[p.key]; ok {
-		d.err(p.at, codeOffer, fix, "the key %s is not offered by this version with engine %s", quoted(p.key), engine)
-		return
-	}
 	if p.key == "caches" {
 		d.err(p.at, codeKey, "rename it to cache", "unknown key %s in the workflow; did you mean %s?", quoted(p.key), quoted("cache"))
+		d.mend(p.at, p.key, "cache")
 		return
 	}
 	d.err(p.at, codeKey, "remove it, or use engine: microvm", "the key %s belongs to engine microvm, this workflow uses %s", quoted(p.key), engine)

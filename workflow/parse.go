@@ -2,37 +2,52 @@ package workflow
 
 import (
 	"fmt"
-	"maps"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 )
 
 // Parse reads one workflow file. file is the path to name in diagnostics and in the Spec. The Spec is nil
 // when any diagnostic is an error; otherwise the diagnostics are warnings. They come in the order of the
 // file and tell all problems that can be told before the first is mended.
 func Parse(file string, src []byte, lim Limits) (*Spec, []Diagnostic) {
-	lim = lim.filled()
-	r := &report{file: clean(file, 300), limit: lim.Diagnostics}
+	p := readFile(file, src, lim.filled())
+	return p.spec, p.diagnostics
+}
+
+// parsed is what comes of one file: spec is nil when a diagnostic is an error.
+type parsed struct {
+	spec        *Spec
+	diagnostics []Diagnostic
+	uses        []use
+	needs       []pos // of each entry of spec.Needs
+	engine      pos   // zero when the file names none
+	matrix      pos
+}
+
+// use is a key that not every server carries out.
+type use struct {
+	feature Feature
+	at      pos
+}
+
+func readFile(file string, src []byte, lim Limits) parsed {
+	r := &report{file: clean(file, 300), limit: lim.Diagnostics, src: src}
 	root := readTree(r, src, lim)
-	if root == nil {
-		return nil, r.done()
-	}
-	if dialect(r, root) {
-		return nil, r.done()
+	if root == nil || dialect(r, root) {
+		return parsed{diagnostics: r.done()}
 	}
 	d := decoder{report: r, lim: lim}
-	s := d.spec(root)
+	s := d.spec(root, baseName(file))
 	if r.failed() {
-		return nil, r.done()
+		return parsed{diagnostics: r.done()}
 	}
 	s.File = file
 	if s.Name == "" {
 		s.Name = baseName(file)
 	}
-	return s, r.done()
+	return parsed{spec: s, diagnostics: r.done(), uses: d.uses, needs: d.needsAt, engine: d.engineAt, matrix: d.matrixAt}
 }
 
 // baseName is the workflow's name: the file name without its ending.
@@ -46,74 +61,87 @@ func baseName(file string) string {
 	return base
 }
 
-// later holds the workflow keys of the language that this version does not offer, with what to do instead.
-var later = sync.OnceValue(func() map[string]string {
-	return map[string]string{
-		"needs":       "put the steps of both into one workflow, in order",
-		"if":          "remove it; when: decides what starts a workflow",
-		"matrix":      "write one file for each combination",
-		"concurrency": "remove it; a newer push replaces an older one that waits",
-		"inputs":      "remove it; a manual run hands every input over as TANGLED_INPUT_<NAME>",
-		"deploys_to":  "remove it",
-		"approval":    "remove it",
-		"services":    "start what you need in a step, in the background",
-		"secrets":     "remove it, and know that a trusted run gets every secret of its repository",
-		"artifacts":   "upload the files in a step",
-		"reports":     "print the report in a step",
-		"retry":       "remove it; a person can start the workflow again",
-	}
-})
-
-// laterStep is later for the keys of a step.
-var laterStep = sync.OnceValue(func() map[string]string {
-	return map[string]string{
-		"secrets":           "remove it, and know that every step gets the secrets of the run",
-		"if":                "decide inside the command, with the shell's if",
-		"continue_on_error": "end the command with || true",
-		"shell":             `call the shell in the command, such as sh -c '...'`,
-		"working_directory": "start the command with cd <folder> && ...",
-	}
-})
-
-func (d *decoder) spec(root *node) *Spec {
+func (d *decoder) spec(root *node, name string) *Spec {
 	s := &Spec{Engine: Sandbox, Clone: Clone{Depth: 1, Submodules: true, Tags: true}}
 	var o origins
-	fields := map[string]field{
-		"name":        func(k string, at pos, v *node) { s.Name = d.word(k, at, v, nameLimit) },
-		"when":        func(k string, at pos, v *node) { s.When = d.when(k, at, v) },
-		"runs_on":     func(k string, at pos, v *node) { s.RunsOn = d.labels(k, at, v) },
-		"engine":      func(k string, at pos, v *node) { s.Engine, o.engine = d.engine(k, at, v), v.at },
-		"image":       func(k string, at pos, v *node) { s.Image, o.image = d.word(k, at, v, imageLimit), v.at },
-		"clone":       func(_ string, _ pos, v *node) { d.clone(v, &s.Clone) },
-		"environment": func(k string, at pos, v *node) { s.Environment = d.environment(k, at, v) },
-		"audience":    func(k string, at pos, v *node) { s.Audience = d.audience(k, at, v) },
-		"cache":       func(k string, at pos, v *node) { s.Cache = d.caches(k, at, v) },
-		"timeout":     func(k string, at pos, v *node) { d.duration(k, at, v, &s.Timeout) },
-		"steps":       func(k string, at pos, v *node) { s.Steps = d.steps(k, at, v) },
-		"dependencies": func(k string, at pos, v *node) {
-			s.Dependencies, o.dependencies = d.dependencies(k, at, v), v
-		},
-	}
-	offered := maps.Clone(later())
-	for _, k := range microvmOnly() {
-		fields[k] = func(k string, at pos, v *node) { o.microvm = append(o.microvm, pair{k, at, v}) }
-		delete(offered, k)
-	}
-	d.object(root, "the workflow", workflowKeys(), fields, offered)
+	d.object(root, "the workflow", workflowKeys(), func(p pair) { d.key(s, &o, p, name) })
 	d.suits(s, o)
+	d.expressions(s)
 	return s
 }
 
-// origins remembers where the file says what only some engines have.
+// key reads one key of the workflow called name.
+func (d *decoder) key(s *Spec, o *origins, p pair, name string) {
+	k, at, v := p.key, p.at, p.value
+	switch k {
+	case "name":
+		s.Name = d.word(k, at, v, nameLimit)
+	case "when":
+		s.When = d.when(k, at, v)
+	case "needs":
+		s.Needs = d.needs(p, name)
+	case "if":
+		s.If = d.expression(p, FeatureIf)
+	case "matrix":
+		s.Matrix = d.matrix(p)
+	case "concurrency":
+		s.Concurrency = d.concurrency(p)
+	case "inputs":
+		s.Inputs = d.inputs(p)
+	case "deploys_to":
+		s.DeploysTo = d.deploysTo(p)
+	case "approval":
+		s.Approval = d.approval(p)
+	case "runs_on":
+		s.RunsOn = d.labels(k, at, v)
+	case "engine":
+		s.Engine, d.engineAt = d.engine(k, at, v), v.at
+	case "image":
+		s.Image, o.image = d.word(k, at, v, imageLimit), p
+	case "dependencies":
+		s.Dependencies, o.dependencies = d.dependencies(k, at, v), p
+	case "services":
+		o.services = p
+	case "network":
+		s.Network = d.network(p)
+	case "clone":
+		d.clone(v, &s.Clone)
+	case "environment":
+		s.Environment = d.environment(k, at, v)
+	case "secrets":
+		s.Secrets = d.secrets(p)
+	case "audience":
+		s.Audience = d.audience(k, at, v)
+	case "cache":
+		d.use(FeatureCache, at)
+		s.Cache = d.caches(k, at, v)
+	case "artifacts":
+		s.Artifacts = d.artifacts(p)
+	case "reports":
+		s.Reports = d.reports(p)
+	case "timeout":
+		d.duration(k, at, v, &s.Timeout)
+	case "retry":
+		s.Retry = d.retry(p)
+	case "steps":
+		s.Steps = d.steps(k, at, v)
+	default:
+		o.microvm = append(o.microvm, p)
+	}
+}
+
+// use notes that the file asks for f.
+func (d *decoder) use(f Feature, at pos) { d.uses = append(d.uses, use{f, at}) }
+
+// origins remembers what the file says that depends on the engine.
 type origins struct {
-	engine, image pos
-	dependencies  *node
-	microvm       []pair
+	image, dependencies, services pair
+	microvm                       []pair
 }
 
 // microvmOnly are the keys of that engine alone; caches is the earlier name of substituters.
 func microvmOnly() []string {
-	return []string{"registry", "substituters", "caches", "services", "virtualisation"}
+	return []string{"registry", "substituters", "caches", "virtualisation"}
 }
 
 // engines lists what a file may name.
@@ -126,38 +154,52 @@ func (d *decoder) engine(key string, at pos, v *node) string {
 	}
 	if !slices.Contains(engines(), s) {
 		fix := "write one of " + list(engines()) + ", or remove the line for sandbox"
-		if w := nearest(s, engines()); w != "" {
+		w, alone := nearestAlone(s, engines())
+		if w != "" {
 			fix = "engine: " + w
 		}
 		d.err(v.at, codeEngine, fix, "unknown engine %s (known: %s)%s", quoted(s), list(engines()), didYouMean(s, engines()))
+		if alone {
+			d.mend(v.at, s, w)
+		}
 		return ""
 	}
 	return s
 }
+
+// imageReference is what the name of an OCI image is made of.
+var imageReference = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$`)
 
 // suits checks what depends on the engine.
 func (d *decoder) suits(s *Spec, o origins) {
 	if s.Engine == "" {
 		return // reported; what would suit is unknown
 	}
-	if o.image != (pos{}) && s.Image != "" {
-		switch {
+	if o.image.value != nil && s.Image != "" {
+		switch v := o.image.value; {
 		case s.Engine == Nixery:
-			d.err(o.image, codeValue, "remove image:, or use another engine", "engine nixery makes its image from dependencies and takes none")
-		case s.Engine == Sandbox && s.Image != HostImage:
-			d.err(o.image, codeOffer, "image: host, or remove the line",
-				"images other than %s are not offered by this version for engine sandbox, this is %s", quoted(HostImage), quoted(s.Image))
+			d.err(v.at, codeValue, "remove image:, or use another engine", "engine nixery makes its image from dependencies and takes none")
+		case s.Engine == Sandbox && !imageReference.MatchString(s.Image):
+			d.err(v.at, codeValue, "write a name such as docker.io/library/golang:1.26, or host", "%s is not the name of an image", quoted(s.Image))
+		case s.Image != HostImage || s.Engine != Sandbox:
+			d.use(FeatureImage, o.image.at)
 		}
 	}
-	if v := o.dependencies; v != nil {
+	if v := o.dependencies.value; v != nil {
+		d.use(FeatureDependencies, o.dependencies.at)
 		switch {
-		case s.Engine == Sandbox && v.kind != null:
-			d.err(v.at, codeOffer, "remove it and use what the machine has, or name the engine that the packages are for",
-				`"dependencies" is not offered by this version for engine sandbox`)
 		case s.Engine == Nixery && v.kind != mapping && v.kind != null:
 			d.err(v.at, codeType, "dependencies: {nixpkgs: [go, nodejs]}", `"dependencies" of engine nixery must be a mapping of registries to packages, this is %s`, v)
 		case s.Engine == Microvm && v.kind == mapping:
 			d.err(v.at, codeType, "dependencies: [go, nodejs]", `"dependencies" of engine microvm must be a list of packages, this is a mapping`)
+		}
+	}
+	if p := o.services; p.value != nil {
+		d.use(FeatureServices, p.at)
+		if s.Engine == Microvm {
+			s.Microvm = &MicrovmSpec{Services: d.nix(p)}
+		} else {
+			s.Services = d.services(p)
 		}
 	}
 	d.microvm(s, o.microvm)

@@ -1,9 +1,11 @@
 package workflow
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
+	"unicode/utf8"
 )
 
 // report gathers the diagnostics of one file.
@@ -13,6 +15,11 @@ type report struct {
 	found  []Diagnostic
 	errors int // errors told or left out
 	more   int // diagnostics that were left out
+	// src is the file as it came, which edits count in; starts is where its lines start, once somebody asked.
+	src    []byte
+	starts []int
+	// open tells whether the newest diagnostic is in found, so that an edit can join it.
+	open bool
 }
 
 // pos is a place in the file. The zero pos is the file as a whole.
@@ -22,7 +29,8 @@ func (r *report) add(s Severity, at pos, code, message, fix string) {
 	if s == Error {
 		r.errors++
 	}
-	if len(r.found) >= r.limit {
+	r.open = len(r.found) < r.limit
+	if !r.open {
 		r.more++
 		return
 	}
@@ -37,6 +45,55 @@ func (r *report) err(at pos, code, fix, format string, args ...any) {
 
 func (r *report) warn(at pos, code, fix, format string, args ...any) {
 	r.add(Warning, at, code, fmt.Sprintf(format, args...), fix)
+}
+
+// mend gives the newest diagnostic an edit that puts with in the place of old, which stands at at. Where the file does
+// not have old there, letter by letter (it may be quoted, or come through an alias), there is no edit.
+func (r *report) mend(at pos, old, with string) {
+	from, ok := r.offset(at)
+	if !ok || !r.open || old == with || !bytes.HasPrefix(r.src[from:], []byte(old)) {
+		return
+	}
+	r.edit(Edit{Start: from, End: from + len(old), Text: with})
+}
+
+// edit gives the newest diagnostic the edits es, which belong together.
+func (r *report) edit(es ...Edit) {
+	if r.open {
+		d := &r.found[len(r.found)-1]
+		d.Edits = append(d.Edits, es...)
+	}
+}
+
+// bom is the mark that some editors put before UTF-8. It is no character of the file.
+const bom = "\ufeff"
+
+// offset is the byte of the file at at.
+func (r *report) offset(at pos) (int, bool) {
+	if r.starts == nil {
+		first := 0
+		if bytes.HasPrefix(r.src, []byte(bom)) {
+			first = len(bom)
+		}
+		r.starts = []int{first}
+		for i, c := range r.src {
+			if c == '\n' {
+				r.starts = append(r.starts, i+1)
+			}
+		}
+	}
+	if at.line < 1 || at.line > len(r.starts) || at.column < 1 {
+		return 0, false
+	}
+	i := r.starts[at.line-1]
+	for range at.column - 1 {
+		c, size := utf8.DecodeRune(r.src[i:])
+		if size == 0 || c == '\n' {
+			return 0, false
+		}
+		i += size
+	}
+	return i, true
 }
 
 // failed tells whether an error was told.

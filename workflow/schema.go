@@ -16,7 +16,7 @@ func Schema(lim Limits) ([]byte, error) {
 	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	root["title"] = "Workflow of a spindle"
 	root["description"] = "One file of " + Dir + " is one workflow."
-	root["allOf"] = byEngine()
+	root["allOf"] = byEngine(lim)
 	out, err := json.MarshalIndent(root, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("write the schema: %w", err)
@@ -200,8 +200,102 @@ func pairs() form {
 // options is a mapping that the engine reads.
 func options() form { return always(rules{"type": "object"}) }
 
+// filled says that a list, where it is one, has an entry.
+func (s form) filled() form { return s.with(rules{"minItems": 1}) }
+
+// oneForm is a value of either form.
+func oneForm(a, b form) form {
+	return func(l Limits) rules { return rules{"anyOf": []rules{a(l), b(l)}} }
+}
+
+// mapOf is a mapping of at most most names to values.
+func mapOf(name string, most int, value form) form {
+	return func(l Limits) rules {
+		return rules{"type": "object", "maxProperties": most, "propertyNames": rules{"pattern": name}, "additionalProperties": value(l)}
+	}
+}
+
+// expression is what decoder.expression reads; the schema does not look inside.
+func expression() form {
+	return always(rules{"type": []string{"string", "boolean"}, "minLength": 1, "maxLength": exprBytes, "examples": []string{"always()", "trigger.branch == 'main'"}})
+}
+
+func template() form { return word(groupBytes) }
+
+func span() form {
+	return always(rules{"type": "string", "pattern": `^(\+?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+|[0-9]{1,4}d)$`, "examples": []string{"24h", "30d"}})
+}
+
+func needs() form {
+	return oneOrMore(entry().with(rules{"type": "string", "pattern": fileName.String(), "not": rules{"pattern": `\.ya?ml$`}}), needsLimit)
+}
+
+// matrix is what decoder.matrix reads.
+func matrix() form {
+	return func(l Limits) rules {
+		value := entry().with(rules{"maxLength": cellValueLimit})
+		cells := rules{
+			"type": "array", "maxItems": l.Cells,
+			"items": rules{
+				"type": "object", "minProperties": 1, "propertyNames": rules{"pattern": wordKey.String()},
+				"additionalProperties": word(cellValueLimit)(l),
+			},
+		}
+		return rules{
+			"type": "object", "minProperties": 1, "maxProperties": axesLimit + 2,
+			"properties": rules{"include": cells, "exclude": cells}, "propertyNames": rules{"pattern": wordKey.String()},
+			"additionalProperties": oneOrMore(value, l.Cells).filled()(l),
+		}
+	}
+}
+
+// inputForm is one declared input. Only a choice has options, and has them always.
+func inputForm() form {
+	return func(l Limits) rules {
+		r := object(inputKeys)(l)
+		choice := rules{"properties": rules{"type": rules{"const": InputChoice}}, "required": []string{"type"}}
+		r["if"], r["then"] = choice, rules{"required": []string{"options"}, "properties": rules{"options": rules{"minItems": 1}}}
+		r["else"] = rules{"properties": rules{"options": false}}
+		return r
+	}
+}
+
+func secretNames() form {
+	return func(l Limits) rules {
+		return oneOrMore(entry().with(rules{"type": "string", "pattern": variable.String(), "maxLength": secretLimit}), l.List)(l)
+	}
+}
+
+func ports() form {
+	return oneOrMore(always(rules{"anyOf": []rules{
+		{"type": "integer", "minimum": 1, "maximum": 65535}, {"type": "string", "pattern": `^\+?0*[1-9][0-9]{0,4}$`},
+	}}), portsLimit)
+}
+
+func network() form {
+	return func(l Limits) rules {
+		return rules{"anyOf": []rules{
+			{"enum": []string{NetworkNone, NetworkInternet}},
+			{"type": "array", "minItems": 1, "maxItems": l.List, "items": entry().with(rules{"type": "string", "pattern": hostPattern.String()})(l)},
+		}}
+	}
+}
+
+// files is what decoder.files reads.
+func files() form {
+	return func(l Limits) rules {
+		one := entry().with(rules{"maxLength": l.PatternBytes, "not": rules{"type": "string", "pattern": `^!$|(^!?|/)\.\.(/|$)|^!?~`}})
+		return oneOrMore(one, l.Patterns).filled()(l)
+	}
+}
+
+// services are containers, for the engines that have them.
+func services(l Limits) rules {
+	return mapOf(hostLabel.String(), servicesLimit, object(serviceKeys))(l)
+}
+
 // byEngine are the rules that depend on the engine, as in decoder.suits.
-func byEngine() []rules {
+func byEngine(lim Limits) []rules {
 	none := rules{}
 	for _, k := range microvmOnly() {
 		none[k] = false
@@ -215,7 +309,8 @@ func byEngine() []rules {
 	}
 	then := func(cond, properties rules) rules { return rules{"if": cond, "then": rules{"properties": properties}} }
 	return []rules{
-		then(engine(Sandbox), rules{"image": rules{"const": HostImage}, "dependencies": false}),
+		then(engine(Sandbox), rules{"image": rules{"pattern": imageReference.String()}}),
+		then(engine(Sandbox, Nixery, Dummy), rules{"services": services(lim)}),
 		then(named(Nixery), rules{"image": false, "dependencies": rules{"type": "object"}}),
 		then(named(Microvm), rules{"dependencies": rules{"not": rules{"type": "object"}}}),
 		then(engine(Sandbox, Nixery), none),

@@ -3,6 +3,7 @@ package workflow
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -18,31 +19,81 @@ func (d *decoder) steps(key string, at pos, v *node) []Step {
 	return out
 }
 
-// number is a scalar that is a number and so surely no command.
-var number = regexp.MustCompile(`^[-+]?[0-9][0-9_.eE+-]*$`)
+// bareNumeral is a scalar that is a number and so surely no command.
+var bareNumeral = regexp.MustCompile(`^[-+]?[0-9][0-9_.eE+-]*$`)
 
 func (d *decoder) step(where string, n *node) Step {
 	var s Step
-	d.object(n, where, stepKeys(), map[string]field{
-		"name": func(k string, at pos, v *node) { s.Name = d.word(k, at, v, nameLimit) },
-		"command": func(k string, at pos, v *node) {
-			text, ok := d.text(k, at, v)
-			switch {
-			case !ok:
-			case v.plain && number.MatchString(text):
-				d.err(v.at, codeType, fmt.Sprintf("command: %q", text), "the command of %s must be text, this is the number %s", where, clean(text, 40))
-			case strings.TrimSpace(text) == "":
-				d.err(v.at, codeValue, "write a command, or remove the step", "the command of %s is empty", where)
-			}
-			s.Command = text
-		},
-		"environment": func(k string, at pos, v *node) { s.Environment = d.environment(k, at, v) },
-		"timeout":     func(k string, at pos, v *node) { d.duration(k, at, v, &s.Timeout) },
-	}, laterStep())
+	d.object(n, where, stepKeys(), func(p pair) {
+		switch p.key {
+		case "name":
+			s.Name = d.word(p.key, p.at, p.value, nameLimit)
+		case "command":
+			s.Command = d.command(where, p)
+		case "environment":
+			s.Environment = d.environment(p.key, p.at, p.value)
+		case "timeout":
+			d.duration(p.key, p.at, p.value, &s.Timeout)
+		case "if":
+			s.If = d.expression(p, FeatureStepIf)
+		case "secrets":
+			s.Secrets = d.secrets(p)
+		case "continue_on_error":
+			d.use(FeatureContinueOnError, p.at)
+			d.bool(p.key, p.at, p.value, &s.ContinueOnError)
+		case "shell":
+			s.Shell = d.shell(p)
+		case "working_directory":
+			s.WorkingDirectory = d.folder(p)
+		}
+	})
 	if s.Name == "" {
 		s.Name = firstLine(s.Command)
 	}
 	return s
+}
+
+// command reads what the shell runs.
+func (d *decoder) command(where string, p pair) string {
+	text, ok := d.text(p.key, p.at, p.value)
+	switch v := p.value; {
+	case !ok:
+	case v.plain && bareNumeral.MatchString(text):
+		d.err(v.at, codeType, fmt.Sprintf("command: %q", text), "the command of %s must be text, this is the number %s", where, clean(text, 40))
+		d.mend(v.at, text, `"`+text+`"`)
+	case strings.TrimSpace(text) == "":
+		d.err(v.at, codeValue, "write a command, or remove the step", "the command of %s is empty", where)
+	default:
+		d.noTemplates(p.key, v, text, true)
+	}
+	return text
+}
+
+// shellName is a program that is called without arguments.
+var shellName = regexp.MustCompile(`^[A-Za-z0-9_./+-]+$`)
+
+func (d *decoder) shell(p pair) string {
+	d.use(FeatureShell, p.at)
+	s := d.word(p.key, p.at, p.value, nameLimit)
+	if s != "" && !shellName.MatchString(s) {
+		d.err(p.value.at, codeValue, "write the program alone, such as bash", "%s is the program that the command is handed to, this is %s", quoted(p.key), quoted(s))
+		return ""
+	}
+	return s
+}
+
+func (d *decoder) folder(p pair) string {
+	d.use(FeatureWorkingDirectory, p.at)
+	s := d.word(p.key, p.at, p.value, textLimit)
+	switch {
+	case slices.Contains(strings.Split(s, "/"), ".."):
+		d.err(p.value.at, codeValue, "write the path without ..", "the path %s climbs out of its folder", quoted(s))
+	case strings.HasPrefix(s, "/") || strings.HasPrefix(s, "~"):
+		d.err(p.value.at, codeValue, "write a path inside the repository, and cd in the command for others", "%s is a folder of the repository, this is %s", quoted(p.key), quoted(s))
+	default:
+		return s
+	}
+	return ""
 }
 
 // firstLine is what stands for a command that has no name.
@@ -88,7 +139,8 @@ func (d *decoder) environment(key string, at pos, v *node) []Env {
 func (d *decoder) value(p pair) (string, bool) {
 	switch p.value.kind {
 	case scalar:
-		return d.text(p.key, p.at, p.value)
+		text, ok := d.text(p.key, p.at, p.value)
+		return text, ok && d.noTemplates(p.key, p.value, text, false)
 	case null:
 		d.err(p.at, codeEnv, fmt.Sprintf(`write %s: "" for an empty value`, p.key), "the variable %s has no value", p.key)
 	default:

@@ -23,6 +23,21 @@ func nearest(s string, words []string) string {
 	return best
 }
 
+// nearestAlone is nearest, and whether no other word is as near, so that the word can be put in its place.
+func nearestAlone(s string, words []string) (string, bool) {
+	best := nearest(s, words)
+	if best == "" {
+		return "", false
+	}
+	near := distance(strings.ToLower(s), strings.ToLower(best))
+	for _, w := range words {
+		if w != best && distance(strings.ToLower(s), strings.ToLower(w)) <= near {
+			return best, false
+		}
+	}
+	return best, true
+}
+
 // didYouMean is a clause for the end of a message, or "".
 func didYouMean(s string, words []string) string {
 	if w := nearest(s, words); w != "" {

@@ -45,21 +45,24 @@ func (d *decoder) when(key string, at pos, v *node) []Condition {
 func (d *decoder) condition(where string, n *node) Condition {
 	var c Condition
 	places := map[string]pos{}
-	noted := func(f func(k string, at pos, v *node)) field {
-		return func(k string, at pos, v *node) {
-			places[k] = at
-			f(k, at, v)
-		}
-	}
 	before := d.errors
-	there := d.object(n, where, conditionKeys(), map[string]field{
-		"event":    noted(func(k string, at pos, v *node) { c.Event = d.oneOf(k, at, v, events(), "event") }),
-		"branch":   noted(func(k string, at pos, v *node) { c.Branch = d.globs(k, at, v) }),
-		"tag":      noted(func(k string, at pos, v *node) { c.Tag = d.globs(k, at, v) }),
-		"types":    noted(func(k string, at pos, v *node) { c.Types = d.oneOf(k, at, v, actions(), "pull request type") }),
-		"paths":    noted(func(k string, at pos, v *node) { c.Paths = d.globs(k, at, v) }),
-		"schedule": noted(func(k string, at pos, v *node) { c.Schedule = d.schedules(k, at, v) }),
-	}, nil)
+	there := d.object(n, where, conditionKeys(), func(p pair) {
+		places[p.key] = p.at
+		switch p.key {
+		case "event":
+			c.Event = d.oneOf(p.key, p.at, p.value, events(), "event")
+		case "branch":
+			c.Branch = d.globs(p.key, p.at, p.value)
+		case "tag":
+			c.Tag = d.globs(p.key, p.at, p.value)
+		case "types":
+			c.Types = d.oneOf(p.key, p.at, p.value, actions(), "pull request type")
+		case "paths":
+			c.Paths = d.globs(p.key, p.at, p.value)
+		case "schedule":
+			c.Schedule = d.schedules(p.key, p.at, p.value)
+		}
+	})
 	if there["event"] && d.errors == before { // else what is missing may only be misspelt
 		d.effects(c, places)
 	}

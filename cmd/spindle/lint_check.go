@@ -39,7 +39,8 @@ func (f *findings) check(s fileSet, a asked) {
 		f.sources = map[string][]byte{}
 	}
 	in := workflow.Input{Files: s.files, DefaultBranch: defaultBranch, Changed: a.changed}
-	// A run by hand takes every file, whatever its conditions.
+	can := workflow.ThisVersion()
+	in.All, in.Partial, in.Capabilities = true, s.partial, &can
 	in.Trigger.Kind = pipeline.Manual
 	plan := workflow.Compile(in)
 	f.files += len(plan.Workflows)

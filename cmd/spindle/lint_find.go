@@ -23,6 +23,8 @@ type fileSet struct {
 	files []workflow.File
 	// names are what people call the files, by their paths in the commit.
 	names map[string]string
+	// partial says that there may be other files, which these may need.
+	partial bool
 }
 
 // name is what people call the file with that path in the commit.
@@ -96,7 +98,7 @@ func alone(name string, data []byte) fileSet {
 		base += ".yml" // who names a file means it
 	}
 	f := workflow.File{Path: workflow.Dir + base, Data: data}
-	return fileSet{files: []workflow.File{f}, names: map[string]string{f.Path: name}}
+	return fileSet{partial: true, files: []workflow.File{f}, names: map[string]string{f.Path: name}}
 }
 
 // repository is the nearest folder, from the current one upwards to the top of the repository, that has workflows.
