@@ -26,6 +26,9 @@ type proofCAR struct {
 	blocks map[cid.Cid][]byte
 }
 
+// block is the block that c names; nil when there is none.
+func (p *proofCAR) block(c cid.Cid) ([]byte, error) { return p.blocks[c], nil }
+
 // readCAR decodes a proof as com.atproto.sync.getRecord sends it. The CAR's root is the commit. The hash
 // of each block is checked against its CID, and only the form of CIDs that repos use is accepted
 // (CIDv1, dag-cbor, SHA-256), so that no weaker hash gets in. Errors are ErrProof.

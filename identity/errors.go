@@ -24,6 +24,10 @@ var (
 	ErrSignature = errors.New("identity: signature does not verify")
 	// ErrFutureRev: the repo's revision lies more than five minutes ahead of our clock.
 	ErrFutureRev = errors.New("identity: revision from the future")
+	// ErrTooBig: the repo is above the limits of what is read as a whole.
+	ErrTooBig = errors.New("identity: repo is above the limits")
+	// ErrUnsupported: the host has no such method. It is an ErrUnproven as well: nothing is proven by it.
+	ErrUnsupported = fmt.Errorf("%w: method not offered", ErrUnproven)
 )
 
 // hostError is a host's refusal, an ErrUnproven.
@@ -84,7 +88,7 @@ var reasons = []struct {
 	name string
 }{
 	{ErrBadDID, "BadDID"}, {ErrNotFound, "DIDNotFound"}, {ErrBadDocument, "BadDocument"}, {ErrUnreachable, "Unreachable"},
-	{ErrBusy, "Busy"}, {ErrAbsent, "Absent"}, {ErrUnproven, "Unproven"}, {ErrProof, "BadProof"}, {ErrSignature, "BadSignature"},
+	{ErrBusy, "Busy"}, {ErrAbsent, "Absent"}, {ErrTooBig, "TooBig"}, {ErrUnsupported, "Unsupported"}, {ErrUnproven, "Unproven"}, {ErrProof, "BadProof"}, {ErrSignature, "BadSignature"},
 	{ErrFutureRev, "FutureRev"}, {ErrTokenMalformed, "TokenMalformed"}, {ErrTokenAlgorithm, "TokenAlgorithm"},
 	{ErrTokenType, "TokenType"}, {ErrTokenKey, "TokenKey"}, {ErrTokenIssuer, "TokenIssuer"}, {ErrTokenAudience, "TokenAudience"},
 	{ErrTokenMethod, "TokenMethod"}, {ErrTokenLifetime, "TokenLifetime"}, {ErrTokenExpired, "TokenExpired"},
@@ -100,3 +104,12 @@ func Reason(err error) string {
 	}
 	return "Other"
 }
+
+// Absence is an ErrAbsent that tells at which revision of the repo the record was not there.
+type Absence struct{ DID, Collection, Rkey, Rev string }
+
+// Error implements error.
+func (a *Absence) Error() string { return ErrAbsent.Error() + " at revision " + a.Rev }
+
+// Is makes every Absence an ErrAbsent.
+func (a *Absence) Is(target error) bool { return target == ErrAbsent }

@@ -102,6 +102,10 @@ func (h *hosts) resting(host string) error {
 func (h *hosts) rest(host string, resp *http.Response) {
 	now := h.clock.Now()
 	d, said := retryAfter(resp.Header.Get("Retry-After"), now)
+	if n, err := strconv.ParseInt(resp.Header.Get("RateLimit-Reset"), 10, 64); err == nil && !said {
+		// What servers of the network send: the second at which the limit is lifted.
+		d, said = max(0, time.Unix(n, 0).Sub(now)), true
+	}
 	if !said && resp.StatusCode != http.StatusTooManyRequests {
 		return
 	}

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/bluesky-social/indigo/atproto/repo"
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
 	"spindle/internal/clock"
@@ -27,10 +28,17 @@ type ProverConfig struct {
 	Directory *Directory
 	// Client is a client made by a netguard.Guard.
 	Client *http.Client
+	// Bulk is a client for whole repos, which take longer. Nil means Client.
+	Bulk *http.Client
 	// Clock is the present, to refuse revisions from the future. Nil means the real one.
 	Clock clock.Clock
 	// PerHost is how many Visits may be at one host at a time. Below 1 means 4.
 	PerHost int
+	// Limits bound whole repos.
+	Limits RepoLimits
+	// Dir is where large repos lie while they are read, in files without a name. Empty means the system's folder
+	// for such.
+	Dir string
 }
 
 // Prover fetches records with the proof that their owner signed them
@@ -38,8 +46,11 @@ type ProverConfig struct {
 type Prover struct {
 	dir    *Directory
 	client *http.Client
+	bulk   *http.Client
 	clock  clock.Clock
 	hosts  *hosts
+	limits RepoLimits
+	dirOf  string
 }
 
 // NewProver returns a prover for c.
@@ -50,7 +61,13 @@ func NewProver(c ProverConfig) *Prover {
 	if c.PerHost < 1 {
 		c.PerHost = 4
 	}
-	return &Prover{dir: c.Directory, client: c.Client, clock: c.Clock, hosts: newHosts(c.Clock, c.PerHost)}
+	if c.Bulk == nil {
+		c.Bulk = c.Client
+	}
+	return &Prover{
+		dir: c.Directory, client: c.Client, bulk: c.Bulk, clock: c.Clock, hosts: newHosts(c.Clock, c.PerHost),
+		limits: c.Limits.withDefaults(), dirOf: c.Dir,
+	}
 }
 
 // Proven is a record that its owner's signed repo holds.
@@ -72,6 +89,12 @@ func (p *Prover) Record(ctx context.Context, did, collection, rkey string) (Prov
 // RecordAt is Record with the host to ask: an origin ("https://knot.example.com"). The host need not be
 // trusted, since the key comes from did's document. A repo DID's records live on its knot.
 func (p *Prover) RecordAt(ctx context.Context, host, did, collection, rkey string) (Proven, error) {
+	if r, ok, err := Held(ctx, did, collection, rkey); ok {
+		if err != nil {
+			return Proven{}, fmt.Errorf("prove %s/%s of %s: %w", collection, rkey, did, err)
+		}
+		return r, nil
+	}
 	r, err := p.record(ctx, host, did, collection, rkey)
 	// A new key shows as a signature that fails, a new PDS as a host that knows nothing of the account any more:
 	// ask once more with a fresh document.
@@ -101,6 +124,9 @@ func (p *Prover) record(ctx context.Context, host, did, collection, rkey string)
 		return Proven{}, err
 	}
 	cbor, c, rev, err := p.prove(ctx, id, body, collection+"/"+rkey)
+	if errors.Is(err, ErrAbsent) {
+		return Proven{}, &Absence{DID: did, Collection: collection, Rkey: rkey, Rev: rev}
+	}
 	if err != nil {
 		return Proven{}, err
 	}
@@ -127,28 +153,36 @@ func (p *Prover) prove(ctx context.Context, id *Identity, body []byte, path stri
 	if err != nil {
 		return nil, "", "", err
 	}
-	if proof.commit.DID != id.DID {
-		return nil, "", "", fmt.Errorf("%w: the repo of %q", ErrProof, proof.commit.DID)
-	}
-	key, err := id.PublicKey()
-	if err != nil {
+	if err := p.signed(id, proof.commit); err != nil {
 		return nil, "", "", err
 	}
-	if err := proof.commit.VerifySignature(key); err != nil {
-		return nil, "", "", ErrSignature
-	}
-	if t := syntax.TID(proof.commit.Rev).Time(); t.After(p.clock.Now().Add(maxFuture)) {
-		return nil, "", "", fmt.Errorf("%w: %s", ErrFutureRev, proof.commit.Rev)
-	}
-	at, err := findInTree(proof.blocks, proof.commit.Data, []byte(path))
+	at, err := findInTree(proof.block, proof.commit.Data, []byte(path))
 	if err != nil {
-		return nil, "", "", err
+		return nil, "", proof.commit.Rev, err
 	}
 	record, ok := proof.blocks[at]
 	if !ok || !repoCID(at) {
 		return nil, "", "", fmt.Errorf("%w: record block is missing", ErrProof)
 	}
 	return record, at.String(), proof.commit.Rev, nil
+}
+
+// signed checks that a commit is id's, by its key, and not from the future.
+func (p *Prover) signed(id *Identity, c *repo.Commit) error {
+	if c.DID != id.DID {
+		return fmt.Errorf("%w: the repo of %q", ErrProof, c.DID)
+	}
+	key, err := id.PublicKey()
+	if err != nil {
+		return err
+	}
+	if err := c.VerifySignature(key); err != nil {
+		return ErrSignature
+	}
+	if t := syntax.TID(c.Rev).Time(); t.After(p.clock.Now().Add(maxFuture)) {
+		return fmt.Errorf("%w: %s", ErrFutureRev, c.Rev)
+	}
+	return nil
 }
 
 // get calls a query of host and returns its body, at most max bytes.
@@ -176,6 +210,9 @@ func (p *Prover) get(ctx context.Context, host, nsid string, q url.Values, max i
 	defer func() { _ = resp.Body.Close() }() // what mattered has been read
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
 		p.hosts.rest(host, resp)
+		if err := p.hosts.resting(host); err != nil {
+			return nil, err
+		}
 	}
 	if resp.StatusCode != http.StatusOK {
 		return nil, refusal(resp, q.Get("did")+q.Get("repo"))
@@ -193,7 +230,10 @@ func (p *Prover) get(ctx context.Context, host, nsid string, q url.Values, max i
 // refusal names the answer of a host that sent no proof of what did has.
 func refusal(resp *http.Response, did string) error {
 	code := resp.StatusCode
-	if code == http.StatusTooManyRequests || code == http.StatusRequestTimeout || code >= 500 && code != http.StatusNotImplemented {
+	if code == http.StatusNotImplemented {
+		return fmt.Errorf("%w: status %d", ErrUnsupported, code)
+	}
+	if code == http.StatusTooManyRequests || code == http.StatusRequestTimeout || code >= 500 {
 		return fmt.Errorf("%w: status %d", ErrUnreachable, code)
 	}
 	var e struct {
@@ -205,6 +245,10 @@ func refusal(resp *http.Response, did string) error {
 	}
 	if status, ok := inactive[e.Error]; ok {
 		return &InactiveError{DID: did, Status: status}
+	}
+	nameless := e.Error == "no error name" && (code == http.StatusNotFound || code == http.StatusMethodNotAllowed)
+	if nameless || e.Error == "MethodNotImplemented" || e.Error == "XRPCNotSupported" {
+		return fmt.Errorf("%w: status %d, %s", ErrUnsupported, code, e.Error)
 	}
 	return &hostError{code: code, name: e.Error}
 }

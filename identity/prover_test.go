@@ -227,7 +227,7 @@ func TestT02HostileTrees(t *testing.T) {
 			m := map[cid.Cid][]byte{}
 			b, _, err := d.Bytes()
 			require.NoError(t, err)
-			_, err = findInTree(m, block(t, m, b), []byte(key))
+			_, err = findInTree(source(m), block(t, m, b), []byte(key))
 			require.ErrorIs(t, err, ErrProof)
 		})
 	}
@@ -244,7 +244,7 @@ func TestT02HostileTrees(t *testing.T) {
 		top := after("zz", 3)
 		b, _, err := (&mst.NodeData{Left: &at, Entries: []mst.EntryData{entry(0, top, &at)}}).Bytes()
 		require.NoError(t, err)
-		_, err = findInTree(m, block(t, m, b), []byte(key))
+		_, err = findInTree(source(m), block(t, m, b), []byte(key))
 		require.ErrorIs(t, err, ErrProof)
 	})
 	t.Run("child outside its bounds", func(t *testing.T) {
@@ -256,7 +256,7 @@ func TestT02HostileTrees(t *testing.T) {
 		child := block(t, m, b)
 		b, _, err = (&mst.NodeData{Left: &child, Entries: []mst.EntryData{entry(0, top, nil)}}).Bytes()
 		require.NoError(t, err)
-		_, err = findInTree(m, block(t, m, b), []byte(key))
+		_, err = findInTree(source(m), block(t, m, b), []byte(key))
 		require.ErrorIs(t, err, ErrProof)
 	})
 }
@@ -281,7 +281,7 @@ func TestTreeAgainstModel(t *testing.T) {
 			key := []byte("a.b.c/" + n)
 			want, err := tree.Get(key)
 			require.NoError(rt, err)
-			got, err := findInTree(blocks, *root, key)
+			got, err := findInTree(source(blocks), *root, key)
 			if want == nil {
 				require.ErrorIs(rt, err, ErrAbsent)
 			} else {
@@ -291,7 +291,7 @@ func TestTreeAgainstModel(t *testing.T) {
 			var path []cid.Cid
 			for c, b := range blocks {
 				delete(blocks, c)
-				if _, err := findInTree(blocks, *root, key); err != nil && !errors.Is(err, ErrAbsent) {
+				if _, err := findInTree(source(blocks), *root, key); err != nil && !errors.Is(err, ErrAbsent) {
 					require.ErrorIs(rt, err, ErrProof)
 					path = append(path, c)
 				}
@@ -301,7 +301,7 @@ func TestTreeAgainstModel(t *testing.T) {
 			for _, c := range path {
 				only[c] = blocks[c]
 			}
-			again, err2 := findInTree(only, *root, key)
+			again, err2 := findInTree(source(only), *root, key)
 			require.Equal(rt, got, again)
 			require.Equal(rt, err == nil, err2 == nil)
 			if err2 != nil {
@@ -318,7 +318,7 @@ func BenchmarkProof(b *testing.B) {
 	for b.Loop() {
 		p, err := readCAR(context.Background(), raw)
 		require.NoError(b, err)
-		_, err = findInTree(p.blocks, p.commit.Data, []byte(declaration+"/repo-003"))
+		_, err = findInTree(p.block, p.commit.Data, []byte(declaration+"/repo-003"))
 		require.NoError(b, err)
 	}
 }
@@ -437,7 +437,7 @@ func FuzzProof(f *testing.F) {
 		if err != nil {
 			return
 		}
-		_, _ = findInTree(p.blocks, p.commit.Data, []byte(declaration+"/repo-003"))
+		_, _ = findInTree(p.block, p.commit.Data, []byte(declaration+"/repo-003"))
 	})
 }
 
@@ -449,7 +449,11 @@ func FuzzTree(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m := map[cid.Cid][]byte{}
 		root := block(t, m, b)
-		_, err := findInTree(m, root, []byte(declaration+"/repo-003"))
+		_, err := findInTree(source(m), root, []byte(declaration+"/repo-003"))
 		_ = err // any answer will do, as long as it comes
 	})
+}
+
+func source(m map[cid.Cid][]byte) blockFunc {
+	return func(c cid.Cid) ([]byte, error) { return m[c], nil }
 }

@@ -8,6 +8,9 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
+// blockFunc reads a block by its CID, whose hash it has been checked against; nil is a block that is not there.
+type blockFunc func(cid.Cid) ([]byte, error)
+
 // findInTree walks from the root of a repo's Merkle search tree to key
 // (https://atproto.com/specs/repository, "MST Structure"). It returns the record's CID, or ErrAbsent if the
 // blocks prove that the tree has no such key, or ErrProof.
@@ -15,7 +18,7 @@ import (
 // indigo's own loader follows every link in the blocks, which a hostile proof can make exponential, and
 // believes lengths that can make it panic. A proof of one key needs one path only, so this walks down: one
 // node a level, each with its keys' order, bounds and heights checked.
-func findInTree(blocks map[cid.Cid][]byte, root cid.Cid, key []byte) (cid.Cid, error) {
+func findInTree(block blockFunc, root cid.Cid, key []byte) (cid.Cid, error) {
 	if !mst.IsValidKey(key) {
 		return cid.Undef, fmt.Errorf("%w: key of %d bytes", ErrProof, len(key))
 	}
@@ -23,7 +26,7 @@ func findInTree(blocks map[cid.Cid][]byte, root cid.Cid, key []byte) (cid.Cid, e
 	at, height, isRoot := root, -1, true
 	var low, high []byte // every key below lies strictly between; nil is open
 	for {
-		n, err := loadNode(blocks, at, height, isRoot)
+		n, err := loadNode(block, at, height, isRoot)
 		if err != nil {
 			return cid.Undef, err
 		}
@@ -58,9 +61,12 @@ type node struct {
 	links  []*cid.Cid
 }
 
-func loadNode(blocks map[cid.Cid][]byte, at cid.Cid, height int, isRoot bool) (*node, error) {
-	raw, ok := blocks[at]
-	if !ok {
+func loadNode(block blockFunc, at cid.Cid, height int, isRoot bool) (*node, error) {
+	raw, err := block(at)
+	if err != nil {
+		return nil, err
+	}
+	if raw == nil {
 		return nil, fmt.Errorf("%w: tree node is missing", ErrProof)
 	}
 	d, err := mst.NodeDataFromCBOR(bytes.NewReader(raw))

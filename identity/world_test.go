@@ -102,6 +102,10 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		_, _ = rw.Write(doc)
 	case rp != nil && r.URL.Path == "/xrpc/com.atproto.sync.getRecord":
 		_, _ = rw.Write(rp.proof(q.Get("collection") + "/" + q.Get("rkey")))
+	case rp != nil && r.URL.Path == "/xrpc/com.atproto.sync.getRepo":
+		_, _ = rw.Write(rp.proof(""))
+	case rp != nil && r.URL.Path == "/xrpc/com.atproto.sync.getLatestCommit":
+		_ = json.NewEncoder(rw).Encode(map[string]string{"cid": rp.root.String(), "rev": rp.rev})
 	case rp != nil && r.URL.Path == "/xrpc/com.atproto.repo.listRecords":
 		_ = json.NewEncoder(rw).Encode(rp.list(did, q.Get("collection"), q.Get("cursor")))
 	case strings.HasPrefix(r.URL.Path, "/xrpc/"):
@@ -184,6 +188,7 @@ func (w *world) setRepo(did string, r *signedRepo) {
 // signedRepo is a repo at one revision, in blocks.
 type signedRepo struct {
 	root   cid.Cid
+	rev    string
 	blocks map[cid.Cid][]byte
 	paths  []string
 	// mangle changes the CAR before it is sent.
@@ -244,7 +249,7 @@ func (r *signedRepo) setCommit(t testing.TB, c repo.Commit) {
 	t.Helper()
 	var buf bytes.Buffer
 	require.NoError(t, c.MarshalCBOR(&buf))
-	r.root = block(t, r.blocks, buf.Bytes())
+	r.root, r.rev = block(t, r.blocks, buf.Bytes()), c.Rev
 }
 
 // proof is the whole repo as CAR, which proves whatever path: more than a PDS sends, and allowed.
