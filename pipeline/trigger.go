@@ -77,6 +77,8 @@ type Trigger struct {
 	RetryOf ID `json:"retryOf,omitempty"`
 	// At is when the source says that it happened.
 	At time.Time `json:"at"`
+	// Late is a trigger that nobody told at its time: it was found by looking, after a gap.
+	Late bool `json:"late,omitempty"`
 }
 
 // RefType is "branch", "tag" or "" when the trigger has no ref of either kind.

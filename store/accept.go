@@ -26,12 +26,19 @@ const (
 // Accept commits all of e in one transaction, or nothing. ErrConflict is a known trigger key with another
 // meaning, ErrReplay a token used before, ErrTooLarge what is above the bounds.
 func (s *Store) Accept(ctx context.Context, e Effects) (Accepted, error) {
-	for _, r := range e.Records {
-		if len(r.CBOR) > maxRecord || len(r.DID)+len(r.Collection)+len(r.Rkey) > maxKey {
-			return Accepted{}, fmt.Errorf("%w: record of %d bytes", ErrTooLarge, len(r.CBOR))
-		}
+	if err := e.check(); err != nil {
+		return Accepted{}, err
 	}
 	return value(ctx, s, "accept", func(t *tx) (Accepted, error) { return t.accept(e) })
+}
+
+func (e Effects) check() error {
+	for _, r := range e.Records {
+		if len(r.CBOR) > maxRecord || len(r.DID)+len(r.Collection)+len(r.Rkey) > maxKey {
+			return fmt.Errorf("%w: record of %d bytes", ErrTooLarge, len(r.CBOR))
+		}
+	}
+	return nil
 }
 
 func (t *tx) accept(e Effects) (a Accepted, err error) {
@@ -60,7 +67,7 @@ func (t *tx) accept(e Effects) (a Accepted, err error) {
 		}
 	}
 	if e.Event != nil {
-		if err := t.putEvent(*e.Event, &a); err != nil {
+		if err := t.putEvent(*e.Event, e.Move, &a); err != nil {
 			return a, fmt.Errorf("trigger %q: %w", e.Event.Key, err)
 		}
 	}
@@ -102,6 +109,14 @@ func (t *tx) putRecord(r Record) (applied, stale bool, err error) {
 	}
 	if r.Deleted {
 		r.CID, r.CBOR = "", nil
+		if !known {
+			// The absence of what was never kept matters only where an older copy may still come by.
+			var one int
+			read, err := t.get("SELECT 1 FROM backfill WHERE did = ?", []any{r.DID}, &one)
+			if err != nil || !read {
+				return false, false, err
+			}
+		}
 	}
 	same := known && cid == r.CID && deleted == r.Deleted
 	_, err = t.exec(`INSERT INTO records (did, collection, rkey, rev, cid, cbor, deleted, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
@@ -114,14 +129,17 @@ func (t *tx) putRecord(r Record) (applied, stale bool, err error) {
 // follow applies what follows from records: repositories, collaborators, members, and with them the policy.
 func (t *tx) follow(e Effects) error {
 	touched := map[string]bool{}
+	older := map[string]bool{}
 	for _, b := range e.Repos {
-		if err := t.putRepo(b); err != nil {
+		applied, err := t.putRepo(b)
+		if err != nil {
 			return fmt.Errorf("repository %s: %w", b.Repo, err)
 		}
-		touched[b.Repo] = true
+		touched[b.Repo], older[b.Repo] = true, !applied
 	}
 	for repo, dids := range e.ReplaceCollaborators {
-		if dids == nil {
+		// A list that comes with a binding is as old as that.
+		if dids == nil || older[repo] {
 			continue
 		}
 		if _, err := t.exec("DELETE FROM collaborators WHERE repo = ?", repo); err != nil {
@@ -177,20 +195,21 @@ func (t *tx) putCollaborator(c Collaborator) (err error) {
 }
 
 // putRepo stores a binding. An owner that differs begins a new owner epoch: the collaborators of the former
-// owner go, and the secrets of the former epoch are no longer given to anybody.
-func (t *tx) putRepo(b RepoBinding) error {
+// owner go, and the secrets of the former epoch are no longer given to anybody. applied is false for a binding that
+// is older than the one known.
+func (t *tx) putRepo(b RepoBinding) (applied bool, err error) {
 	var owner string
 	var epoch, verified int64
 	known, err := t.get("SELECT owner, owner_epoch, verified_at FROM repos WHERE did = ?", []any{b.Repo}, &owner, &epoch, &verified)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if _, err := rbac.New(0, rbac.Closed, []rbac.Rule{rbac.Grant(b.Owner, rbac.Owner, rbac.RepoDomain(b.Repo))}); err != nil {
-		return err
+		return false, err
 	}
 	// Two workers may prove one repository at a time; the later proof counts, unless the clock was set back.
 	if known && micros(b.VerifiedAt) < verified && verified <= micros(t.now) {
-		return nil
+		return false, nil
 	}
 	switch {
 	case !known:
@@ -198,14 +217,14 @@ func (t *tx) putRepo(b RepoBinding) error {
 	case owner != b.Owner:
 		epoch++
 		if _, err := t.exec("DELETE FROM collaborators WHERE repo = ?", b.Repo); err != nil {
-			return err
+			return false, err
 		}
 		if err := t.audit("spindle", "repo.owner-changed", b.Repo, owner+" -> "+b.Owner); err != nil {
-			return err
+			return false, err
 		}
 	}
 	t.rings = true
-	return t.exec1(`INSERT INTO repos (did, owner, owner_epoch, rkey, name, knot, default_branch, spindle, manifest_cid, declaration_cid,
+	return true, t.exec1(`INSERT INTO repos (did, owner, owner_epoch, rkey, name, knot, default_branch, spindle, manifest_cid, declaration_cid,
 		generation, verified_at, gone, gone_reason) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (did) DO UPDATE SET owner = excluded.owner, owner_epoch = excluded.owner_epoch, rkey = excluded.rkey,
 		name = excluded.name, knot = excluded.knot, default_branch = excluded.default_branch, spindle = excluded.spindle,
@@ -216,10 +235,23 @@ func (t *tx) putRepo(b RepoBinding) error {
 		b.Generation, micros(b.VerifiedAt), b.Gone, clip(b.GoneReason))
 }
 
-// putEvent stores a trigger once.
-func (t *tx) putEvent(tr pipeline.Trigger, a *Accepted) error {
+// putEvent stores a trigger once. With move, the trigger is what a look at a knot found, and does not hold any more
+// if its ref was moved meanwhile.
+func (t *tx) putEvent(tr pipeline.Trigger, move *RefMove, a *Accepted) error {
 	if tr.Key == "" || len(tr.Key) > maxKey || tr.Repo == "" {
 		return errors.New("a trigger needs a key of at most 1 KiB and a repository")
+	}
+	push := tr.Kind == pipeline.Push && tr.RetryOf == ""
+	var at string
+	if push {
+		var err error
+		if at, err = t.refAt(tr.Repo, tr.Ref); err != nil {
+			return err
+		}
+		if move != nil && at != move.Expect {
+			a.Overtaken = true
+			return nil
+		}
 	}
 	key, err := t.moveKey(tr)
 	if err != nil {
@@ -238,23 +270,61 @@ func (t *tx) putEvent(tr pipeline.Trigger, a *Accepted) error {
 		return err
 	}
 	a.Key = tr.Key
-	var had []byte
-	known, err := t.get("SELECT id, meaning, pipeline FROM events WHERE key = ?", []any{tr.Key}, &a.EventID, &had, &a.Pipeline)
-	if err != nil {
+	if err := t.known(tr.Key, tr, a); err != nil {
 		return err
 	}
-	if known {
-		if !bytes.Equal(had, meaning) {
-			return fmt.Errorf("%w: this key names another trigger", ErrConflict)
+	if push && !a.Duplicate {
+		same, err := t.sameMove(at, tr)
+		if err != nil {
+			return err
 		}
-		a.Duplicate = true
+		if same != "" {
+			if err := t.known(same, tr, a); err != nil {
+				return err
+			}
+		}
+	}
+	if a.Duplicate {
+		if tr.Late {
+			return t.move(at, tr, a.EventID)
+		}
 		return nil
 	}
 	sum := sha256.Sum256(body)
 	a.EventID, err = t.insert(`INSERT INTO events (key, meaning, repo, body, sum, state, reason, tries, not_before, received_at, settled_at, pipeline)
 		VALUES (?, ?, ?, ?, ?, 'pending', '', 0, 0, ?, 0, '')`, tr.Key, meaning, tr.Repo, string(body), sum[:], micros(t.now))
 	t.rings = true
-	return err
+	if err != nil || !push {
+		return err
+	}
+	return t.move(at, tr, a.EventID)
+}
+
+// known tells in a of the event with this key that is there already, if there is one; ErrConflict if it is another
+// than tr.
+func (t *tx) known(key string, tr pipeline.Trigger, a *Accepted) error {
+	var had []byte
+	var body string
+	known, err := t.get("SELECT id, meaning, body, pipeline FROM events WHERE key = ?", []any{key}, &a.EventID, &had, &body, &a.Pipeline)
+	if err != nil || !known {
+		return err
+	}
+	m, err := meaning(tr)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(had, m) {
+		// What was found late is the same move as what its own notice tells more of: who pushed, with what options.
+		var old pipeline.Trigger
+		if err := json.Unmarshal([]byte(body), &old); err != nil {
+			return fmt.Errorf("%w: a trigger: %w", ErrCorrupt, err)
+		}
+		if !old.Late && !tr.Late || old.Kind != tr.Kind || old.Repo != tr.Repo || old.Ref != tr.Ref || old.Commit != tr.Commit {
+			return fmt.Errorf("%w: this key names another trigger", ErrConflict)
+		}
+	}
+	a.Key, a.Duplicate = key, true
+	return nil
 }
 
 // moveKey is the key under which tr is known or will be. A push is named by the move of its ref, and a ref may
@@ -289,9 +359,9 @@ func (t *tx) moveKey(tr pipeline.Trigger) (string, error) {
 	return known, nil
 }
 
-// meaning digests what a trigger asks for. When it was told, and by which way, does not belong to it.
+// meaning digests what a trigger asks for. When it was told, by which way and how late does not belong to it.
 func meaning(tr pipeline.Trigger) ([]byte, error) {
-	tr.At, tr.ActorSource = time.Time{}, ""
+	tr.At, tr.ActorSource, tr.Late = time.Time{}, "", false
 	b, err := json.Marshal(tr)
 	if err != nil {
 		return nil, err

@@ -120,7 +120,9 @@ type Effects struct {
 	// Accounts are what hosts say of accounts.
 	Accounts []Account
 	Event    *pipeline.Trigger
-	Cursor   *Cursor
+	// Move makes a push event hold only while its ref is where it was last seen; see Accepted.Overtaken.
+	Move   *RefMove
+	Cursor *Cursor
 	// Gap is a stretch that the cursor passes over.
 	Gap   *Gap
 	Token *Token
@@ -138,6 +140,8 @@ type Accepted struct {
 	Duplicate      bool
 	Pipeline       pipeline.ID
 	RecordsApplied int
+	// Overtaken is set when the event was left out because its ref was moved meanwhile.
+	Overtaken bool
 	// Stale is set when a record was older than the one stored; then nothing that follows from records
 	// (repositories, collaborators, members) was applied.
 	Stale bool
