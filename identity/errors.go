@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 )
 
 // Errors of looking up DIDs and proving records. Test for them with errors.Is.
@@ -27,7 +28,7 @@ var (
 	// ErrTooBig: the repo is above the limits of what is read as a whole.
 	ErrTooBig = errors.New("identity: repo is above the limits")
 	// ErrUnsupported: the host has no such method. It is an ErrUnproven as well: nothing is proven by it.
-	ErrUnsupported = fmt.Errorf("%w: method not offered", ErrUnproven)
+	ErrUnsupported = errors.New("identity: host does not offer the method")
 )
 
 // hostError is a host's refusal, an ErrUnproven.
@@ -41,8 +42,22 @@ func (e *hostError) Error() string {
 	return fmt.Sprintf("%v: status %d, %s", ErrUnproven, e.code, e.name)
 }
 
-// Is makes every hostError an ErrUnproven.
-func (e *hostError) Is(target error) bool { return target == ErrUnproven }
+// Is makes every hostError an ErrUnproven, and that of a host which does not know the method an ErrUnsupported.
+func (e *hostError) Is(target error) bool {
+	if target != ErrUnsupported {
+		return target == ErrUnproven
+	}
+	switch e.name {
+	case "MethodNotImplemented", "XRPCNotSupported":
+		return true
+	case noErrorName:
+		return e.code == http.StatusNotFound || e.code == http.StatusMethodNotAllowed || e.code == http.StatusNotImplemented
+	}
+	return e.code == http.StatusNotImplemented
+}
+
+// noErrorName stands for the name of an error that a host did not give, or not in a form to repeat.
+const noErrorName = "no error name"
 
 // InactiveError is a host's word that it does not hand out what an account has, because the account is not
 // active. It is an ErrUnproven: the host says so, and nothing proves it.

@@ -210,9 +210,6 @@ func (p *Prover) get(ctx context.Context, host, nsid string, q url.Values, max i
 	defer func() { _ = resp.Body.Close() }() // what mattered has been read
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
 		p.hosts.rest(host, resp)
-		if err := p.hosts.resting(host); err != nil {
-			return nil, err
-		}
 	}
 	if resp.StatusCode != http.StatusOK {
 		return nil, refusal(resp, q.Get("did")+q.Get("repo"))
@@ -230,10 +227,7 @@ func (p *Prover) get(ctx context.Context, host, nsid string, q url.Values, max i
 // refusal names the answer of a host that sent no proof of what did has.
 func refusal(resp *http.Response, did string) error {
 	code := resp.StatusCode
-	if code == http.StatusNotImplemented {
-		return fmt.Errorf("%w: status %d", ErrUnsupported, code)
-	}
-	if code == http.StatusTooManyRequests || code == http.StatusRequestTimeout || code >= 500 {
+	if code == http.StatusTooManyRequests || code == http.StatusRequestTimeout || code >= 500 && code != http.StatusNotImplemented {
 		return fmt.Errorf("%w: status %d", ErrUnreachable, code)
 	}
 	var e struct {
@@ -241,14 +235,10 @@ func refusal(resp *http.Response, did string) error {
 	}
 	b, err := netguard.ReadLimited(resp.Body, maxErrorBody)
 	if err != nil || json.Unmarshal(b, &e) != nil || !printable(e.Error, 64) {
-		e.Error = "no error name"
+		e.Error = noErrorName
 	}
 	if status, ok := inactive[e.Error]; ok {
 		return &InactiveError{DID: did, Status: status}
-	}
-	nameless := e.Error == "no error name" && (code == http.StatusNotFound || code == http.StatusMethodNotAllowed)
-	if nameless || e.Error == "MethodNotImplemented" || e.Error == "XRPCNotSupported" {
-		return fmt.Errorf("%w: status %d, %s", ErrUnsupported, code, e.Error)
 	}
 	return &hostError{code: code, name: e.Error}
 }

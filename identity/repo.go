@@ -183,6 +183,9 @@ func (p *Prover) LatestRev(ctx context.Context, did, host string) (string, error
 		return "", fmt.Errorf("ask for the revision of %s: %w", did, err)
 	}
 	b, err := p.get(ctx, at, "com.atproto.sync.getLatestCommit", url.Values{"did": {did}}, maxErrorBody)
+	if rest := p.hosts.resting(at); rest != nil && err != nil {
+		err = rest
+	}
 	if err != nil {
 		return "", fmt.Errorf("ask for the revision of %s: %w", did, err)
 	}
