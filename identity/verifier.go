@@ -107,6 +107,16 @@ func (v *Verifier) Verify(ctx context.Context, bearer, lxm string) (Caller, erro
 	return Caller{DID: c.Issuer, Audience: aud, ID: c.ID, Expires: exp}, nil
 }
 
+// Issuer is the DID that the token says signed it, after all checks that ask nobody: the token may still be a
+// forgery. The errors are those of Verify.
+func (v *Verifier) Issuer(bearer, lxm string) (string, error) {
+	c, _, err := v.read(bearer, lxm)
+	if err != nil {
+		return "", err
+	}
+	return c.Issuer, nil
+}
+
 // read decodes the token and applies every rule that needs no key, so that nothing is resolved for a
 // token that could not be accepted anyway.
 func (v *Verifier) read(bearer, lxm string) (*claims, string, error) {

@@ -14,25 +14,32 @@ import (
 // maxToken is the longest service token that is looked at, in bytes.
 const maxToken = 8 << 10
 
-// caller verifies the service token of a call of nsid and gives the DID it speaks for. Refused tokens count
-// against the address, so that guessing cannot make us look up identities without end.
+// caller verifies the service token of a call of nsid and gives the DID it speaks for. To find out who an
+// unknown issuer is, others must be asked, so refused tokens of such issuers count against the address. Whoever is
+// known here is let through all the same: one address may be that of many people, and of a knot.
 func (s *Server) caller(r *http.Request, nsid, addr string) (string, error) {
 	token, err := bearer(r)
 	if err != nil {
 		return "", err
 	}
-	if wait := s.failures.wait(addr); wait > 0 {
+	issuer, err := s.c.Tokens.Issuer(token, nsid)
+	if err != nil {
+		s.m.tokens.WithLabelValues(identity.Reason(err)).Inc()
+		return "", errors.Join(tokenError(err), err)
+	}
+	if wait := s.failures.wait(addr); wait > 0 && !s.familiar.knows(r.Context(), s.c, issuer) {
 		return "", &Error{Code: RateLimitExceeded, Message: "too many refused tokens came from this address; try again later", RetryAfter: wait}
 	}
 	did, err := s.c.Tokens.Verify(r.Context(), token, nsid)
 	if err != nil {
 		e := tokenError(err)
-		if e.Code.Status() == http.StatusUnauthorized {
+		if e.Code.Status() == http.StatusUnauthorized && !s.familiar.knows(r.Context(), s.c, issuer) {
 			s.failures.take(addr)
 		}
 		s.m.tokens.WithLabelValues(identity.Reason(err)).Inc()
 		return "", errors.Join(e, err)
 	}
+	s.familiar.add(did)
 	if wait := s.callers.take(did); wait > 0 {
 		return "", &Error{Code: RateLimitExceeded, Message: "too many calls by " + did + "; try again later", RetryAfter: wait}
 	}

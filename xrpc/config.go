@@ -60,7 +60,8 @@ type Limits struct {
 	// PerCaller is the same for a verified DID (10 and 50).
 	PerCaller   float64
 	CallerBurst int
-	// Failures is how many refused tokens an address may send in a minute (30).
+	// Failures is how many refused tokens of issuers that are not known here an address may send in a minute (30).
+	// After that, tokens of known issuers still count, and those of others are not looked at.
 	Failures int
 	// Remembered bounds how many addresses and callers are told apart (16384 each).
 	Remembered int
@@ -222,6 +223,9 @@ type Ingest interface {
 // identity.Verifier.
 type Tokens interface {
 	Verify(ctx context.Context, bearer, lxm string) (caller string, err error)
+	// Issuer is who says to have signed the token, after every check that asks nobody. Its errors are those of
+	// Verify.
+	Issuer(bearer, lxm string) (did string, err error)
 }
 
 // Knots tells the did:web of the knot that the DID document of a repository names.

@@ -271,6 +271,28 @@ func TestRefusedTokensAreCounted(t *testing.T) {
 	require.Equal(t, "RateLimitExceeded", a.Error)
 	require.NotEmpty(t, a.header.Get("Retry-After"))
 	clk.Advance(31 * time.Second)
+	require.Equal(t, "InvalidToken", b.post(t, notify, "Bearer !BadSignature", push(repoDID)).Error)
+}
+
+// One address may be that of many: whoever is known here gets through while refused tokens pour in from it.
+func TestRefusedTokensDoNotLockOutTheirNeighbours(t *testing.T) {
+	t.Parallel()
+	clk := clock.NewManual(epoch)
+	b := newBench(t, func(c *xrpc.Config) { slow(c, clk); c.Limits.AddressBurst, c.Limits.CallerBurst = 1000, 100 })
+	const regular = "did:plc:regularregularregularreg"
+	list := "/xrpc/org.tangled.ci.listSecrets?repo=" + repoDID
+	require.Equal(t, "Forbidden", b.get(t, list, regular).Error, "its token was good")
+	for range 40 {
+		b.post(t, notify, "Bearer !BadSignature", push(repoDID))
+	}
+	require.Equal(t, "RateLimitExceeded", b.post(t, notify, "Bearer !BadSignature", push(repoDID)).Error)
+	require.Equal(t, 200, b.post(t, notify, knotDID, push(repoDID)).status, "the knot of a repository that is served")
+	require.Equal(t, 200, b.get(t, list, ownerDID).status, "an owner")
+	require.Equal(t, "Forbidden", b.get(t, list, regular).Error, "who was here before")
+	require.Equal(t, "RateLimitExceeded", b.get(t, list, "did:plc:newcomernewcomernewcomer").Error)
+	for range 10 {
+		require.Equal(t, "InvalidToken", b.post(t, notify, "Bearer ~"+knotDID+"|x|y", push(repoDID)).Error, "a forgery in the knot's name")
+	}
 	require.Equal(t, 200, b.post(t, notify, knotDID, push(repoDID)).status)
 }
 

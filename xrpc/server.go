@@ -29,6 +29,7 @@ type Server struct {
 	upgrader websocket.Upgrader
 
 	addresses, callers, failures *buckets
+	familiar                     *familiar
 	slots                        *slots
 
 	mu      sync.Mutex
@@ -73,6 +74,9 @@ func New(c Config) (*Server, error) {
 		return nil, fmt.Errorf("xrpc: %w", err)
 	}
 	if s.failures, err = newBuckets(s.clock, float64(l.Failures)/60, l.Failures, l.Remembered); err != nil {
+		return nil, fmt.Errorf("xrpc: %w", err)
+	}
+	if s.familiar, err = newFamiliar(l.Remembered); err != nil {
 		return nil, fmt.Errorf("xrpc: %w", err)
 	}
 	s.slots = newSlots(l.Streams, l.StreamsPerAddress)

@@ -279,6 +279,14 @@ func (w *world) NotifyManual(_ context.Context, m xrpc.Manual) (xrpc.Notified, e
 
 func (w *world) KnotDID(context.Context, string) (string, error) { return knotDID, w.knotFail }
 
+// Issuer is the DID of a token that Verify takes, and a stranger for one that it does not.
+func (w *world) Issuer(bearer, lxm string) (string, error) {
+	if did, _, ok := strings.Cut(bearer, "|"); ok {
+		return strings.TrimPrefix(did, "~"), nil
+	}
+	return "did:plc:strangerstrangerstranger", nil
+}
+
 // Verify takes tokens of the form DID|lxm|jti, or !Reason for an error of identity.
 func (w *world) Verify(_ context.Context, bearer, lxm string) (string, error) {
 	if name, bad := strings.CutPrefix(bearer, "!"); bad {
@@ -288,6 +296,9 @@ func (w *world) Verify(_ context.Context, bearer, lxm string) (string, error) {
 			}
 		}
 		return "", errors.New("inner detail")
+	}
+	if strings.HasPrefix(bearer, "~") { // a forgery in somebody's name
+		return "", identity.ErrSignature
 	}
 	parts := strings.Split(bearer, "|")
 	if len(parts) != 3 {
