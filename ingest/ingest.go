@@ -62,7 +62,7 @@ type Knots interface {
 	RefContains(ctx context.Context, src knot.Source, ref, sha string) (bool, error)
 }
 
-// Config is what an Ingest needs. All fields are required but OnlyFollowed, Gaps, Provers, Patience, Moved and Dial.
+// Config is what an Ingest needs. All fields are required but OnlyFollowed, Gaps, Provers, Patience and Moved.
 type Config struct {
 	Store  Store
 	Prover Prover

@@ -22,7 +22,7 @@ type SourceConfig struct {
 	// all accounts. Only version 1 of Jetstream takes a list on an open connection; what others tell of is sorted out
 	// by the Sink.
 	Wanted func(ctx context.Context) (dids []string, changed <-chan struct{}, err error)
-	// Dial opens the connection; nil is an unguarded dial and fit for tests only.
+	// Dial opens the connection: that of the guard.
 	Dial dialFunc
 	// Sink takes frames in order. It may block: then the socket's own flow control holds the host back.
 	Sink func(ctx context.Context, e Endpoint, f Frame) error
