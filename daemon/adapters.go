@@ -91,6 +91,14 @@ func (i intake) Retry(ctx context.Context, old pipeline.Pipeline, workflows []st
 	return a.Pipelines[0], nil
 }
 
+// gaps has what a record stream did not tell looked up. It is made before the part that does so.
+type gaps struct{ d *Daemon }
+
+// Gap implements ingest.Gaps.
+func (g gaps) Gap(ctx context.Context, source, host string, from, to int64, reason string) error {
+	return g.d.backfill.Gap(ctx, source, host, from, to, reason)
+}
+
 // edge gives err the name that the edge's closed list has for it. Unknown errors pass and become internal ones.
 func edge(err error) error {
 	var refused *ingest.Refusal

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"spindle/backfill"
 	"spindle/identity"
 	"spindle/identity/oidc"
 	"spindle/ingest"
@@ -39,6 +40,7 @@ type Daemon struct {
 	proxy   *netguard.Proxy
 
 	ingest     *ingest.Ingest
+	backfill   *backfill.Backfill
 	planner    *trigger.Planner
 	dispatcher *queue.Dispatcher
 	calls      *xrpc.Server
@@ -130,7 +132,13 @@ func (d *Daemon) outside(ctx context.Context) (outside, error) {
 	}
 	client := guard.HTTPClient(netguard.ClientOptions{Timeout: 20 * time.Second})
 	dir := identity.NewDirectory(identity.DirectoryConfig{PLCURL: o.PLC, Client: client, Clock: o.Clock, Dev: o.Dev})
-	prover := identity.NewProver(identity.ProverConfig{Directory: dir, Client: client, Clock: o.Clock})
+	spool := filepath.Join(o.StateDir, "spool")
+	if err := os.MkdirAll(spool, 0o700); err != nil {
+		return outside{}, fmt.Errorf("make the folder for records that are read: %w", err)
+	}
+	prover := identity.NewProver(identity.ProverConfig{
+		Directory: dir, Client: client, Bulk: guard.HTTPClient(netguard.ClientOptions{Timeout: 5 * time.Minute}), Clock: o.Clock, Dir: spool,
+	})
 	repos, err := filepath.Abs(o.RepoDir)
 	if err != nil {
 		return outside{}, fmt.Errorf("folder for repositories: %w", err)
@@ -150,11 +158,18 @@ func (d *Daemon) work(out outside, vault *secrets.Vault, issuer *oidc.Issuer, ou
 	d.ingest = ingest.New(ingest.Config{
 		Store: d.store, Prover: out.prover, Knots: out.knots, Hostname: o.Hostname, PublicURL: o.PublicURL,
 		Dial: out.guard.DialContext, Clock: o.Clock, Log: o.Log, Count: d.metrics.Refused, Health: d.health.Set,
+		Gaps: gaps{d},
 		Moved: func(did string) {
 			if d.pages != nil {
 				d.pages.Forget(did)
 			}
 		},
+	})
+	d.backfill = backfill.New(backfill.Config{
+		Store: d.store, Reader: out.prover, Knots: out.knots, Intake: d.ingest, Clock: o.Clock, Log: o.Log,
+		Collections: ingest.AccountCollections(), Binding: ingest.Binding(), Health: d.health.Set,
+		Metrics: backfill.NewMetrics(d.metrics.Registerer()),
+		Every:   o.ReadEvery, Looks: o.LookEvery, LateAge: o.LateAge, Grace: o.LookGrace,
 	})
 	attempts := filepath.Join(o.StateDir, "attempts")
 	// What a former process left behind belongs to attempts that are over.

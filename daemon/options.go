@@ -67,6 +67,12 @@ type Options struct {
 	Timeout, MaxTimeout time.Duration
 	// Drain is how long running workflows may go on after a stop was asked for.
 	Drain time.Duration
+	// ReadEvery is how often the records of all followed accounts are asked for anew, LookEvery how often the refs of
+	// all repositories are compared, LateAge how old what is found by it may be and still start something. Zero means
+	// the defaults of package backfill.
+	ReadEvery, LookEvery, LateAge time.Duration
+	// LookGrace is how long a ref must be elsewhere before it counts as a push that nobody told of.
+	LookGrace time.Duration
 	// Proxies are the networks of reverse proxies whose X-Forwarded-For is believed.
 	Proxies []netip.Prefix
 	// Origins are the web origins that browsers may call from; "*" is every origin.

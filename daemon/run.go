@@ -45,6 +45,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}
 	readers.Go(func() { d.report("records", d.ingest.Prove(reading)) })
 	readers.Go(func() { d.report("catch-up", d.ingest.CatchUp(reading)) })
+	readers.Go(func() { d.report("backfill", d.backfill.Run(reading)) })
 	readers.Go(func() { d.report("planner", d.planner.Run(reading)) })
 	workers.Go(func() { d.report("dispatcher", d.dispatcher.Run(working)) })
 	workers.Go(func() { d.sweep(working) })

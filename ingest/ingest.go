@@ -32,6 +32,8 @@ type Store interface {
 	Pipelines(ctx context.Context, q store.Query) ([]pipeline.Pipeline, int, error)
 	Account(ctx context.Context, did string) (store.Account, bool, error)
 	Changed() <-chan struct{}
+	ApplyBackfill(ctx context.Context, step store.BackfillStep, effects []store.Effects) (conflicts int, err error)
+	Sighted(ctx context.Context, repo string) (time.Time, error)
 	OpenGaps(ctx context.Context) ([]store.Gap, error)
 	CloseGap(ctx context.Context, g store.Gap) (bool, error)
 }

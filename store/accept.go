@@ -109,13 +109,17 @@ func (t *tx) putRecord(r Record) (applied, stale bool, err error) {
 	}
 	if r.Deleted {
 		r.CID, r.CBOR = "", nil
-		if !known {
-			// The absence of what was never kept matters only where an older copy may still come by.
-			var one int
-			read, err := t.get("SELECT 1 FROM backfill WHERE did = ?", []any{r.DID}, &one)
-			if err != nil || !read {
-				return false, false, err
-			}
+	}
+	if !known {
+		// The absence of what was never kept matters only where an older copy may still come by. And what is older
+		// than the last reading of the whole, and was not kept by it, is not news.
+		var whole string
+		read, err := t.get("SELECT rev FROM backfill WHERE did = ?", []any{r.DID}, &whole)
+		if err != nil || r.Deleted && !read {
+			return false, false, err
+		}
+		if r.Rev < whole {
+			return false, true, nil
 		}
 	}
 	same := known && cid == r.CID && deleted == r.Deleted

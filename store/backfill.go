@@ -292,3 +292,31 @@ func (s *Store) RecordsBefore(ctx context.Context, did, rev string, after Record
 		return k, err
 	})
 }
+
+// WantNew asks for the records of who is followed and was not before. It returns how many there are.
+func (s *Store) WantNew(ctx context.Context) (int, error) {
+	var one int
+	some, err := s.r.get(ctx, "SELECT 1 FROM ("+tracked+") WHERE did NOT IN (SELECT did FROM backfill) LIMIT 1", nil, &one)
+	if err != nil || !some {
+		return 0, err
+	}
+	return value(ctx, s, "ask for new records", func(t *tx) (int, error) {
+		rows, err := t.query("SELECT did, kind FROM (" + tracked + ") WHERE did NOT IN (SELECT did FROM backfill)")
+		fresh, err := collect(rows, err, "read who is followed", func(scan func(...any) error) (b Backfill, err error) {
+			err = scan(&b.DID, &b.Kind)
+			return b, err
+		})
+		for _, b := range fresh {
+			if err := t.want(b.DID, b.Kind, "new"); err != nil {
+				return 0, err
+			}
+		}
+		return len(fresh), err
+	})
+}
+
+// Unsighted lists repositories that are served and were not looked at yet.
+func (s *Store) Unsighted(ctx context.Context) ([]RepoBinding, error) {
+	rows, err := s.r.query(ctx, "SELECT "+repoColumns+" FROM repos WHERE gone = 0 AND did NOT IN (SELECT repo FROM sights) ORDER BY did")
+	return collect(rows, err, "read the new repositories", scanRepo)
+}

@@ -139,7 +139,7 @@ func (p *Planner) enqueue(
 		ID: pipeline.ID(p.c.IDs.Next()), Repo: repo.Repo, Owner: repo.Owner, Trigger: t, Trust: trust,
 		RepoName: repo.Name, Knot: repo.Knot, DefaultBranch: repo.DefaultBranch, Title: title, CreatedAt: now,
 	}
-	pl.Note = note(trust, plan)
+	pl.Note = note(t, trust, plan)
 	for _, w := range plan.Workflows {
 		row, err := planned(pl, w)
 		if err != nil {
@@ -164,8 +164,13 @@ func told(d workflow.Diagnostic) string {
 const maxNotes = 20
 
 // note is what a reader should know of the pipeline as a whole.
-func note(trust pipeline.Trust, plan workflow.Plan) string {
+func note(t pipeline.Trigger, trust pipeline.Trust, plan workflow.Plan) string {
 	var lines []string
+	if t.Late && t.Kind == pipeline.Push {
+		lines = append(lines, "late: nobody told of this push at its time; it was found by comparing the repository's refs, so who pushed and with what options is not known")
+	} else if t.Late {
+		lines = append(lines, "late: nobody told of this at its time; it was found by reading the author's records")
+	}
 	if trust == pipeline.TrustFork {
 		lines = append(lines, "the code comes from outside of the repository: somebody who may push to it must approve this run; "+
 			"secrets and ID tokens are withheld, also after the approval")

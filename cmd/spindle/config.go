@@ -50,9 +50,12 @@ type config struct {
 	OIDCIssuer  string `env:"SPINDLE_OIDC_ISSUER"`
 	OIDCKeyPath string `env:"SPINDLE_OIDC_KEY_PATH"`
 
-	Timeout    time.Duration `env:"SPINDLE_WORKFLOW_TIMEOUT, default=5m"`     // (own)
-	MaxTimeout time.Duration `env:"SPINDLE_WORKFLOW_MAX_TIMEOUT, default=1h"` // (own)
-	Drain      time.Duration `env:"SPINDLE_DRAIN_TIMEOUT, default=30s"`       // (own)
+	Timeout    time.Duration `env:"SPINDLE_WORKFLOW_TIMEOUT, default=5m"`       // (own)
+	MaxTimeout time.Duration `env:"SPINDLE_WORKFLOW_MAX_TIMEOUT, default=1h"`   // (own)
+	Drain      time.Duration `env:"SPINDLE_DRAIN_TIMEOUT, default=30s"`         // (own)
+	ReadEvery  time.Duration `env:"SPINDLE_BACKFILL_INTERVAL, default=24h"`     // (own)
+	LookEvery  time.Duration `env:"SPINDLE_RECONCILE_INTERVAL, default=1h"`     // (own)
+	LateAge    time.Duration `env:"SPINDLE_LATE_TRIGGER_MAX_AGE, default=168h"` // (own)
 	// Dummy offers the engine that runs nothing, for trying things out.
 	Dummy bool `env:"SPINDLE_ENGINE_DUMMY, default=false"` // (own)
 }
@@ -115,6 +118,12 @@ func (c config) check() error {
 		return fmt.Errorf("SPINDLE_SERVER_HOSTNAME=%q must be in lower case, as a did:web has it", c.Hostname)
 	case c.Timeout > c.MaxTimeout:
 		return fmt.Errorf("SPINDLE_WORKFLOW_TIMEOUT=%s is more than SPINDLE_WORKFLOW_MAX_TIMEOUT=%s; raise the second or lower the first", c.Timeout, c.MaxTimeout)
+	case c.ReadEvery < time.Minute:
+		return fmt.Errorf("SPINDLE_BACKFILL_INTERVAL=%s must be at least 1m", c.ReadEvery)
+	case c.LookEvery < time.Minute:
+		return fmt.Errorf("SPINDLE_RECONCILE_INTERVAL=%s must be at least 1m", c.LookEvery)
+	case c.LateAge < time.Minute:
+		return fmt.Errorf("SPINDLE_LATE_TRIGGER_MAX_AGE=%s must be at least 1m", c.LateAge)
 	case len(c.DevHosts) > 0 && !c.Dev:
 		return fmt.Errorf("SPINDLE_SERVER_DEV_EXTRA_HOSTS works only with SPINDLE_SERVER_DEV=true; unset one or set the other")
 	}

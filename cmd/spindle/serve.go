@@ -75,6 +75,7 @@ func serve(ctx context.Context, environ []string, stderr io.Writer) error {
 		RepoDir: c.RepoDir, StateDir: state, ListenAddr: c.ListenAddr, MetricsAddr: c.MetricsAddr,
 		Jetstream: c.Jetstream, PLC: c.PLC, Dev: c.Dev, Hosts: hosts, Git: c.Git, Engines: places,
 		Labels: c.Labels, Seats: c.MaxJobs, Timeout: c.Timeout, MaxTimeout: c.MaxTimeout, Drain: c.Drain,
+		ReadEvery: c.ReadEvery, LookEvery: c.LookEvery, LateAge: c.LateAge,
 		Origins: c.Origins, Clock: clock.Real{}, Log: log,
 	})
 	if errors.Is(err, daemon.ErrSetting) {
