@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -48,6 +49,10 @@ type Daemon struct {
 	handler    http.Handler
 	listener   net.Listener
 	draining   atomic.Bool
+
+	statusMu   sync.Mutex
+	statusBody []byte // what was last told of the server
+	statusAt   time.Time
 }
 
 // outside is what speaks to other machines, all of it through one guard.

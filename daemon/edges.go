@@ -46,6 +46,10 @@ func (d *Daemon) edges(out outside, v *secrets.Vault, issuer *oidc.Issuer, l *lo
 	}
 	calls, pages := d.calls.Handler(), d.pages
 	d.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/_status" {
+			d.serveStatus(w, r)
+			return
+		}
 		if machine(r.URL.Path) {
 			calls.ServeHTTP(w, r)
 			return

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,6 +34,10 @@ type Options struct {
 	Seats int
 	// Log hears of everything but the story.
 	Log *slog.Logger
+	// Clock is the time of the network and the spindle; nil is the machine's.
+	Clock clock.Clock
+	// LookGrace is how long a ref must be elsewhere before it counts as a late push; see daemon.Options.
+	LookGrace time.Duration
 }
 
 // World is a running network with a running spindle. Make it with Start.
@@ -43,6 +48,7 @@ type World struct {
 	Dir    string
 	Engine string // name of the first engine
 
+	options   Options
 	daemon    *daemon.Daemon
 	temporary bool
 	stop      context.CancelFunc
@@ -52,7 +58,10 @@ type World struct {
 
 // Start makes the network, the owner's account and the spindle, and returns when the spindle answers.
 func Start(ctx context.Context, o Options) (*World, error) {
-	w := &World{Dir: o.Dir}
+	if o.Clock == nil {
+		o.Clock = clock.Real{}
+	}
+	w := &World{Dir: o.Dir, options: o}
 	if err := w.open(ctx, o); err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
@@ -76,7 +85,7 @@ func (w *World) open(ctx context.Context, o Options) (err error) {
 	}
 	w.URL = "http://" + listener.Addr().String()
 	w.Net, err = devnet.Start(ctx, devnet.Config{
-		Dir: filepath.Join(w.Dir, "network"), Spindles: map[string]string{Hostname: w.URL}, Log: o.Log,
+		Dir: filepath.Join(w.Dir, "network"), Spindles: map[string]string{Hostname: w.URL}, Log: o.Log, Clock: o.Clock,
 	})
 	if err != nil {
 		return errors.Join(fmt.Errorf("start the network: %w", err), listener.Close())
@@ -113,7 +122,7 @@ func (w *World) serve(ctx context.Context, o Options, l net.Listener) error {
 		RepoDir: filepath.Join(own, "repos"), StateDir: filepath.Join(own, "state"),
 		Listener: l, Jetstream: w.Net.JetstreamURL(), PLC: w.Net.PLCURL(), Dev: true, Hosts: w.Net.Hosts(),
 		Engines: places, Seats: o.Seats, Origins: []string{"*"}, Drain: time.Millisecond,
-		Clock: clock.Real{}, Log: o.Log,
+		LookGrace: o.LookGrace, Clock: o.Clock, Log: o.Log,
 	})
 	if err != nil {
 		return fmt.Errorf("build the spindle: %w", err)
@@ -122,6 +131,36 @@ func (w *World) serve(ctx context.Context, o Options, l net.Listener) error {
 	w.stop = stop
 	w.done.Go(func() { w.err = w.daemon.Run(run) })
 	return w.Client(nil).Ready(ctx)
+}
+
+// Halt ends the spindle and leaves the network as it is.
+func (w *World) Halt() error {
+	if w.stop == nil {
+		return nil
+	}
+	w.stop()
+	w.done.Wait()
+	w.stop = nil
+	err := w.err
+	if w.daemon != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		err = errors.Join(err, w.daemon.Close(ctx))
+		w.daemon = nil
+	}
+	return err
+}
+
+// Resume starts the spindle again after Halt, at the same address and with what it had kept.
+func (w *World) Resume(ctx context.Context) error {
+	l, err := net.Listen("tcp", strings.TrimPrefix(w.URL, "http://"))
+	if err != nil {
+		return fmt.Errorf("listen again: %w", err)
+	}
+	if err := w.serve(ctx, w.options, l); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	return nil
 }
 
 // listen takes addr, or one of the ports after it.
