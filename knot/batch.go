@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strconv"
 	"strings"
 )
@@ -33,6 +34,8 @@ func (c *Client) withBatch(ctx context.Context, r bareRepo, fn func(*batch) erro
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	com := command{op: "read objects", dir: r.dir, args: []string{"cat-file", "--batch-command"}}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	cmd, errs := c.git.prepare(ctx, com)
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -19,6 +19,7 @@ type rule struct {
 func rules() []rule {
 	r := func(s string, kind error) rule { return rule{regexp.MustCompile(`(?i)` + s), kind} }
 	return []rule{
+		r(`no space left on device|disk quota exceeded`, ErrDiskFull), // first: what else is said follows from it
 		r(`not our ref`, ErrCommitGone),
 		r(`unadvertised object`, ErrCommitGone),
 		r(`couldn't find remote ref`, ErrCommitGone),
@@ -44,7 +45,6 @@ func rules() []rule {
 		r(`invalid refspec`, ErrInvalid),
 		r(`unable to find remote helper`, ErrInvalid),
 		r(`file too large|exceeds maximum allowed size`, ErrTooLarge),
-		r(`no space left on device`, ErrUnreachable),
 		r(`operation too slow|operation timed out`, ErrTimeout),
 		r(`could not resolve|failed to connect|couldn't connect|connection refused|connection reset`, ErrUnreachable),
 		r(`returned error: 5\d\d`, ErrUnreachable),

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"syscall"
 	"time"
@@ -105,12 +106,16 @@ func (c command) env() []string {
 	return out
 }
 
-// prepare makes the process: own process group, killed as a whole when ctx ends.
+// prepare makes the process: own process group, killed as a whole when ctx ends. The caller must be locked to its
+// thread from before it starts the process until it has waited for it.
 func (g *Git) prepare(ctx context.Context, c command) (*exec.Cmd, *tail) {
 	cmd := exec.CommandContext(ctx, g.path, c.argv()...)
 	cmd.Env = c.env()
 	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// The kernel ends git with us, however we end. It goes by the thread that started git, so whoever starts it
+	// stays on that thread until git has ended (runtime.LockOSThread). What git
+	// itself started has its connection through our proxy, and its pipes to git: it ends when they break.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return killGroup(cmd.Process) }
 	cmd.WaitDelay = killDelay
 	errs := &tail{max: maxStderr}
@@ -122,6 +127,8 @@ func (g *Git) prepare(ctx context.Context, c command) (*exec.Cmd, *tail) {
 func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	cmd, errs := g.prepare(ctx, c)
 	cmd.Stdin = c.stdin
 	out := &capped{max: c.maxOut, over: func() { cancel(ErrTooLarge) }}

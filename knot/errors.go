@@ -3,6 +3,7 @@ package knot
 import (
 	"errors"
 	"fmt"
+	"syscall"
 
 	"spindle/identity"
 )
@@ -31,6 +32,8 @@ var (
 	ErrUnreachable = errors.New("knot: host unreachable")
 	// ErrTimeout means that the fetch took longer than allowed. Temporary.
 	ErrTimeout = errors.New("knot: fetch took too long")
+	// ErrDiskFull means that our own disk has no room for what was fetched. Temporary.
+	ErrDiskFull = errors.New("knot: no room on the spindle's disk")
 	// ErrTooLarge means that what was fetched, or a part of it, is over a limit.
 	ErrTooLarge = errors.New("knot: too large")
 	// ErrCorrupt means that objects on our disk or from the knot do not hold together. Temporary: the
@@ -106,6 +109,8 @@ var sentences = [...]struct {
 	{ErrTooLarge, "what the knot sends is larger than allowed here"},
 	{ErrTimeout, "the knot takes too long to answer"},
 	{ErrCorrupt, "the knot sends broken git objects"},
+	{ErrDiskFull, "the disk of this spindle is full; its owner can make room"},
+	{syscall.ENOSPC, "the disk of this spindle is full; its owner can make room"},
 	{ErrUnreachable, "the knot cannot be reached"},
 	{ErrInvalid, "the commit, the branch or the address of the knot is not in a form that is accepted here"},
 	{ErrGitTooOld, "git on this machine is too old"},

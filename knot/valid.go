@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -76,12 +77,21 @@ func (s Source) cloneURL(dev bool) (string, error) {
 // parseOrigin accepts scheme, host and an optional port, and nothing else.
 func parseOrigin(s string, dev bool) (*url.URL, error) {
 	bad := fmt.Errorf("%w: not the address of a knot: %q", ErrInvalid, cut(s))
+	// An empty query or fragment leaves no trace in the URL that is parsed.
+	if strings.ContainsAny(s, "?#@\\%") {
+		return nil, bad
+	}
 	u, err := url.Parse(s)
 	if err != nil || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Opaque != "" || (u.Path != "" && u.Path != "/") {
 		return nil, bad
 	}
 	if !allowedScheme(u.Scheme, dev) || !hostForm.MatchString(u.Hostname()) || strings.HasSuffix(u.Host, ":") {
 		return nil, bad
+	}
+	if p := u.Port(); p != "" {
+		if n, err := strconv.ParseUint(p, 10, 16); err != nil || n == 0 {
+			return nil, bad
+		}
 	}
 	u.Path = ""
 	return u, nil
