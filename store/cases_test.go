@@ -46,7 +46,7 @@ func TestB108PolicyChangesUnderLoad(t *testing.T) {
 		})
 	}
 	for i := range 4 {
-		did := "did:plc:" + string(rune('a'+i)) + alice[9:]
+		did := "did:plc:" + string(rune('w'+i)) + alice[9:]
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				if b.Allow(b.ctx(), did, boss) != nil || b.Disallow(b.ctx(), did, boss) != nil {
