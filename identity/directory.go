@@ -96,7 +96,7 @@ func NewDirectory(c DirectoryConfig) *Directory {
 		// one for documents. A TTL of the cache proper would start a goroutine that nobody can stop.
 		cache:     indigo.NewCacheDirectory(inner, c.Capacity, 0, c.ErrTTL, c.TTL),
 		purges:    newBuckets(time.Minute, 1, c.Capacity),
-		refreshes: newBuckets(20*time.Second, 3, c.Capacity),
+		refreshes: newBuckets(20*time.Second, 5, c.Capacity),
 		fresh:     newBuckets(c.TTL, 1, c.Capacity),
 	}
 }
@@ -129,7 +129,7 @@ func (d *Directory) Purge(ctx context.Context, did string) bool {
 }
 
 // Refresh is Lookup without the cache, for when somebody says that the document has changed. Anybody may say so,
-// so each DID has few of them: the error is the temporary ErrBusy when there were more than three in a minute.
+// so each DID has few of them: the error is the temporary ErrBusy after five at once, or three a minute.
 func (d *Directory) Refresh(ctx context.Context, did string) (*Identity, error) {
 	if err := CheckDID(did, d.dev); err != nil {
 		return nil, err
