@@ -43,6 +43,9 @@ type Attempt interface {
 	Workspace() string
 	// Home is the guest path of the home of User.
 	Home() string
+	// Mounted is the guest path at which a mount with that target is seen: target itself, but in engines whose
+	// attempts have no file system of their own.
+	Mounted(target string) string
 	// Close kills what runs and removes everything that the attempt had. It may be called more than once;
 	// when it returns nil, nothing of the attempt is left.
 	Close(ctx context.Context) error
@@ -87,7 +90,7 @@ type Limits struct {
 type Command struct {
 	// Script is given to the shell as it is, with `-c`.
 	Script string
-	// Shell is the name of the shell: "bash" or "sh". Empty means DefaultShell, or "sh" where the image has no bash.
+	// Shell is the program that gets the script, with -c. Empty means DefaultShell, or "sh" where the image has no bash.
 	Shell string
 	// Env is "NAME=value" lines on top of the Spec's; a later line wins over an earlier one of the same name.
 	Env []string
@@ -100,6 +103,11 @@ type Command struct {
 	// Timeout kills the command when it has passed. Zero means no limit of its own. It counts from the
 	// command's start, not from the wait for the machine.
 	Timeout time.Duration
+	// Files are names of variables, at most MaxFiles. Each is set to the path of an empty file that the command may
+	// write, and what it wrote is in the Result.
+	Files []string
+	// Path are guest folders that are looked at before the machine's own for programs.
+	Path []string
 	// AsRoot runs as the attempt's own root, which has no power outside the attempt.
 	AsRoot bool
 }
@@ -125,4 +133,13 @@ type Result struct {
 	// Started is when the command was handed to the machine, after the wait for the machine itself.
 	// Ended is when its process was gone. Both are by the server's clock.
 	Started, Ended time.Time
+	// Files is what the command wrote into its Files, by the names of their variables; of a file above FileBytes, one
+	// byte more than that. What it left empty is not there, and neither is anything of a command that was killed.
+	Files map[string][]byte
 }
+
+// Bounds of a Command's Files: how many there may be, and how much of each is read, in bytes.
+const (
+	MaxFiles  = 4
+	FileBytes = 1 << 20
+)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // Errors that callers may test for with errors.Is.
@@ -49,15 +50,27 @@ func Public(err error) string {
 	return "the machine that runs this workflow had a fault"
 }
 
-var idPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+var idPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`) })
+
+// shellPattern is the name of a program, or its path.
+var shellPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^/?[A-Za-z0-9_][A-Za-z0-9._+/-]{0,99}$`) })
+
+// Argv is how the command is started by a shell of that name.
+func (c Command) Argv(shell string) []string {
+	if shell == "bash" || shell == "sh" {
+		return []string{shell, "-c", c.Script}
+	}
+	// One that is not there is then the job's error, told in its output with the shell's own exit code.
+	return []string{"sh", "-c", `exec "$0" -c "$1"`, shell, c.Script}
+}
 
 // bound on lines of environment and their size, so that a Spec cannot exceed what execve takes.
 const maxEnvBytes = 1 << 20
 
 // Check refuses a Spec that no engine could open. Engines call it first; it does not look at the disk.
 func (s Spec) Check() error {
-	if !idPattern.MatchString(s.ID) {
-		return badSpec("attempt id %q must match %s", s.ID, idPattern)
+	if !idPattern().MatchString(s.ID) {
+		return badSpec("attempt id %q must match %s", s.ID, idPattern())
 	}
 	if s.Workspace != "" && !cleanAbs(s.Workspace) {
 		return badSpec("workspace %q is not a clean absolute path below /", s.Workspace)
@@ -75,8 +88,8 @@ func (s Spec) Check() error {
 
 // Check refuses a Command that no engine could run.
 func (c Command) Check() error {
-	if c.Shell != "" && c.Shell != "bash" && c.Shell != "sh" {
-		return badSpec("shell %q is neither bash nor sh", c.Shell)
+	if c.Shell != "" && !shellPattern().MatchString(c.Shell) {
+		return badSpec("shell %q does not match %s", c.Shell, shellPattern())
 	}
 	if strings.ContainsRune(c.Script, 0) {
 		return badSpec("the script holds a zero byte")
@@ -86,6 +99,14 @@ func (c Command) Check() error {
 	}
 	if c.Dir != "" && c.Dir != "/" && !cleanAbs(c.Dir) {
 		return badSpec("directory %q is not a clean absolute path", c.Dir)
+	}
+	if len(c.Files) > MaxFiles {
+		return badSpec("%d files to write; there may be %d", len(c.Files), MaxFiles)
+	}
+	for _, dir := range c.Path {
+		if !cleanAbs(dir) || strings.ContainsRune(dir, ':') {
+			return badSpec("folder %q of PATH is not a clean absolute path", dir)
+		}
 	}
 	if c.Timeout < 0 {
 		return badSpec("the timeout is negative")

@@ -32,6 +32,7 @@ type Checkout struct {
 	CloneURL   string      // what the job's clone gets as its remote "origin"
 	Tags       bool        // the store has tags
 	Shallow    bool        // the store does not have all history
+	Tree       bool        // Dir is no store but the work tree itself, to be copied
 	depth      int         // as asked for
 	Submodules []Submodule // outer ones before those inside them
 }

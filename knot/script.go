@@ -14,6 +14,9 @@ import (
 // Whatever comes from the repository (paths and names of submodules, addresses) stands in single
 // quotes; nothing of it is read as shell.
 func CheckoutScript(co Checkout, mount string) string {
+	if co.Tree {
+		return "cp -a -- " + quote(mount+"/.") + " .\n"
+	}
 	var b strings.Builder
 	b.WriteString(`set -eu
 command -v git >/dev/null 2>&1 || { echo 'spindle: the image has no git; the checkout needs it (or set clone.skip)' >&2; exit 127; }

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -105,7 +104,7 @@ func (l *Logs) Create(ref Ref, mask []string) (*Writer, error) {
 		return nil, fmt.Errorf("create the log of %s/%s attempt %d: %w", ref.Pipeline, ref.Workflow, ref.Attempt, err)
 	}
 	w := &Writer{
-		logs: l, ref: ref, file: f, patterns: newPatterns(mask), values: slices.Clone(mask),
+		logs: l, ref: ref, file: f, patterns: newPatterns(mask),
 		outputs: map[*output]struct{}{}, wake: make(chan struct{}), index: index{Steps: map[int]int64{}},
 	}
 	l.open[ref] = w

@@ -15,7 +15,7 @@ const keyLen = 4
 // filterBits is the base-2 logarithm of the filter's size.
 const filterBits = 14
 
-// patterns are all the byte strings that must not reach the disk. A value never changes once it is built.
+// patterns are all the byte strings that must not reach the disk.
 //
 // Every position of the output is looked up by the hash of its next bytes, so the cost of a byte does not
 // grow with the number of secrets.
@@ -29,14 +29,19 @@ type patterns struct {
 func newPatterns(values []string) patterns {
 	var p patterns
 	for _, v := range values {
-		for _, f := range forms(v) {
+		p.include(v)
+	}
+	return p
+}
+
+// include adds the forms of a value. What shares p sees them too, so whoever includes holds off all others.
+func (p *patterns) include(value string) {
+	for _, f := range forms(value) {
+		// Output is searched as a reader sees it.
+		if f = look(f, true).text; len(f) >= shortest {
 			p.add(f)
 		}
 	}
-	for _, same := range p.byKey {
-		slices.SortFunc(same, func(a, b []byte) int { return len(b) - len(a) })
-	}
-	return p
 }
 
 func (p *patterns) add(f []byte) {
@@ -49,7 +54,9 @@ func (p *patterns) add(f []byte) {
 		return
 	}
 	p.filter[hash(k)] = true
-	p.byKey[k] = append(p.byKey[k], f)
+	same := append(p.byKey[k], f)
+	slices.SortFunc(same, func(a, b []byte) int { return len(b) - len(a) })
+	p.byKey[k] = same
 	for n := 1; n < keyLen; n++ {
 		p.starts[string(f[:n])] = struct{}{}
 	}
@@ -128,28 +135,37 @@ func (m *masker) feed(out, b []byte) []byte {
 		buf = append(m.held, b...)
 	}
 	cut := len(buf)
+	seen := m.look(buf, false)
 	if m.p.longest > 0 {
-		cut -= m.p.pending(buf)
+		cut = seen.cut(len(buf), m.p.pending(seen.text))
 	}
-	out, covered := m.show(out, buf, cut)
+	out, covered := m.show(out, buf, seen, cut)
 	m.held, m.covered = append(m.held[:0], buf[cut:]...), covered
 	return out
 }
 
 // flush appends what was withheld.
 func (m *masker) flush(out []byte) []byte {
-	out, _ = m.show(out, m.held, len(m.held))
+	out, _ = m.show(out, m.held, m.look(m.held, true), len(m.held))
 	m.held, m.covered = nil, 0
 	return out
 }
 
+// look is buf as a reader sees it. last says that nothing follows.
+func (m *masker) look(buf []byte, last bool) sight {
+	if m.p.longest == 0 {
+		return sight{text: buf}
+	}
+	return look(buf, last)
+}
+
 // show appends buf[:cut] to out with the mark in place of every hit, and tells how many bytes after the cut
 // belong to one that has been marked.
-func (m *masker) show(out, buf []byte, cut int) (_ []byte, covered int) {
-	var space [16]span
+func (m *masker) show(out, buf []byte, seen sight, cut int) (_ []byte, covered int) {
+	var space, found [16]span
 	hits := append(space[:0], span{0, m.covered}) // its mark is out already
 	if m.p.longest > 0 {
-		hits = m.p.find(hits, buf, 0)
+		hits = seen.places(m.p.find(found[:0], seen.text, 0), hits)
 	}
 	at := 0
 	for i, h := range hits {

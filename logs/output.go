@@ -55,6 +55,9 @@ func (o *output) lines(seen int) {
 		if kept := states(rest[:n]); kept > 0 {
 			rest, n = rest[kept:], n-kept
 		}
+		if mayCommand(rest[:n]) {
+			rest, n = o.obey(rest, n)
+		}
 		o.w.data(o.step, o.stream, rest[:n])
 		rest, seen = rest[n:], 0
 	}
@@ -68,6 +71,42 @@ func (o *output) lines(seen int) {
 	o.line = append(o.line[:0], rest...)
 }
 
+// obey does what the first n bytes of rest, a line, ask the log for: to mask a value from here on. The line itself
+// and what came after it were let through before that was known, so they are masked again; so is what other streams hold.
+func (o *output) obey(rest []byte, n int) ([]byte, int) {
+	c, ok := ParseCommand(rest[:n])
+	if !ok || c.Name != AddMask || o.w.added >= maxAdded {
+		return rest, n
+	}
+	o.w.added++
+	o.w.addMask(c.Text)
+	line := []byte(o.w.hide(string(rest[:n])))
+	if len(line) == 0 || line[len(line)-1] != '\n' {
+		line = append(line, '\n') // the value ended with the line's end
+	}
+	if bytes.Equal(line, rest[:n]) {
+		line = []byte("::add-mask::" + mark + "\n") // too short to be masked elsewhere
+	}
+	after := o.again(rest[n:])
+	for other := range o.w.outputs {
+		if other != o {
+			other.line = other.again(other.line)
+		}
+	}
+	return append(line, after...), len(line)
+}
+
+// again masks b, which is the end of what was let through, and what is withheld after it, by the patterns of now. What
+// may be the beginning of a secret is withheld anew.
+func (o *output) again(b []byte) []byte {
+	was := o.masker
+	o.masker = masker{p: o.w.patterns}
+	return o.masker.feed(o.masker.feed(nil, b), was.held[was.covered:])
+}
+
+// maxAdded is how many values a job may have masked with ::add-mask::.
+const maxAdded = 1000
+
 // end hands over what was withheld and closes the stream.
 func (o *output) end() {
 	o.closed = true
@@ -76,6 +115,11 @@ func (o *output) end() {
 	o.masker.p = o.w.patterns
 	o.line = o.masker.flush(o.line)
 	o.lines(seen)
+	for len(o.masker.held) > 0 { // by a mask that one of these lines asked for
+		seen = len(o.line)
+		o.line = o.masker.flush(o.line)
+		o.lines(seen)
+	}
 	if len(o.line) > 0 {
 		o.w.data(o.step, o.stream, append(o.line, '\n'))
 	}

@@ -202,6 +202,7 @@ func TestB084OutputIsOnlyOutput(t *testing.T) {
 	require.NoError(t, w.StepEnd(2, "failed", 4, ""))
 	require.NoError(t, w.Close())
 	lines := all(t, l, 0)
+	forged[3] = "::add-mask::***\n" // too short to be masked elsewhere, and a wish that is granted here
 	require.Equal(t, append(forged, "x\n"), contents(lines))
 	for _, line := range lines[1 : len(lines)-1] {
 		require.Equal(t, Data, line.Kind)

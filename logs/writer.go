@@ -18,11 +18,12 @@ const flushAt = 32 << 10
 type Writer struct {
 	logs *Logs
 	ref  Ref
-	file *os.File
+	file *os.File // nil where sink takes everything
+	sink Sink     // nil where the file does
 
 	mu       sync.Mutex
 	patterns patterns
-	values   []string
+	added    int                  // values that the job itself had masked
 	outputs  map[*output]struct{} // streams that are not closed
 	buf      []byte               // encoded lines that are not in the file yet
 	size     int64                // bytes in the file
@@ -46,14 +47,30 @@ const ownMost = 1 << 20
 func (w *Writer) AddMask(values ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.values = append(w.values, values...)
-	w.patterns = newPatterns(w.values)
+	w.addMask(values...)
+}
+
+func (w *Writer) addMask(values ...string) {
+	for _, v := range values {
+		w.patterns.include(v)
+	}
+}
+
+// Hide masks a text that is kept beside the log.
+func (w *Writer) Hide(text string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.hide(text)
 }
 
 // StepStart says that a step begins. kind is "system" or "user". Texts above the limit of a line are cut.
 func (w *Writer) StepStart(step int, name, command, kind string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.sink != nil {
+		w.sink.Start(step, w.words(name), w.words(command), kind)
+		return nil
+	}
 	w.index.Steps[step] = w.lines
 	return w.control(Line{
 		Kind: Control, Content: w.words(name), Time: w.logs.c.Clock.Now().UTC(), Step: step,
@@ -65,6 +82,10 @@ func (w *Writer) StepStart(step int, name, command, kind string) error {
 func (w *Writer) StepEnd(step int, outcome string, exitCode int, reason string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.sink != nil {
+		w.sink.End(step, outcome, exitCode, w.words(reason))
+		return nil
+	}
 	err := w.control(Line{
 		Kind: Control, Content: w.words(reason), Time: w.logs.c.Clock.Now().UTC(), Step: step,
 		StepStatus: End, Outcome: outcome, ExitCode: exitCode,
@@ -98,6 +119,10 @@ func (w *Writer) System(step int, text string) error {
 		rest = rest[n:]
 		if w.said += int64(n); w.said > ownMost {
 			w.dropped += int64(n)
+			continue
+		}
+		if w.sink != nil {
+			w.sink.Line(step, "", l)
 			continue
 		}
 		w.buf = appendData(w.buf, w.logs.c.Clock.Now(), step, "", l)
@@ -153,6 +178,10 @@ func (w *Writer) control(l Line) error {
 
 // data adds a data line to the buffer, or drops it past the limit. Once one line is dropped all later ones are.
 func (w *Writer) data(step int, stream string, content []byte) {
+	if w.sink != nil {
+		w.sink.Line(step, stream, content)
+		return
+	}
 	if w.err != nil || w.dropped > 0 {
 		w.dropped += int64(len(content))
 		return
@@ -253,6 +282,10 @@ func (w *Writer) Close() error {
 	}
 	for o := range w.outputs {
 		o.end()
+	}
+	if w.sink != nil {
+		w.closed = true
+		return nil
 	}
 	if w.dropped > 0 && w.err == nil {
 		note := fmt.Sprintf("— %d bytes of output were dropped: the limit is %d —\n", w.dropped, w.logs.c.Limits.Bytes)

@@ -10,13 +10,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"spindle/engines"
 	"spindle/knot"
 	"spindle/logs"
-	"spindle/pipeline"
 	"spindle/store"
 	"spindle/workflow"
 )
@@ -36,10 +36,12 @@ type attempt struct {
 	out      *logs.Writer
 	machine  engines.Attempt
 	dir      string
-	env      []string // the framework's own, of every step
-	secrets  []string // NAME=value
-	released bool     // that secrets or a token are handed out is written down
-	stale    bool     // nothing more may be told
+	env      []string          // the framework's own, of every step
+	values   map[string]string // of the secrets
+	needs    map[string]workflow.Need
+	told     told // by the steps
+	released bool // that secrets or a token are handed out is written down
+	stale    bool // nothing more may be told
 }
 
 // run does everything up to the last step. It leaves closing to close.
@@ -55,18 +57,7 @@ func (a *attempt) run(ctx context.Context) ending {
 	if err := a.prepare(ctx); err != nil {
 		return a.stopped(ctx, err)
 	}
-	steps := a.steps()
-	for i, s := range steps {
-		end := a.step(ctx, i, s)
-		if end == nil {
-			continue
-		}
-		if end.status != pipeline.Cancelled && !end.drained && !a.stale {
-			a.skipRest(context.WithoutCancel(ctx), steps[i+1:], i+1)
-		}
-		return *end
-	}
-	return ending{status: pipeline.Passed}
+	return a.all(ctx, a.steps())
 }
 
 // read takes the definition out of the claim and looks once more at what is about to be run.
@@ -103,7 +94,12 @@ func (a *attempt) prepare(ctx context.Context) error {
 	if token != "" {
 		mask = append(mask, token)
 	}
-	a.secrets = secretEnv(values)
+	a.values = values
+	if a.r.c.Needs != nil && len(a.spec.WaitsFor) > 0 {
+		if a.needs, err = a.r.c.Needs.Needs(ctx, a.claimed); err != nil {
+			return engines.Fault("what this workflow waited for could not be read (not your code)", err)
+		}
+	}
 	a.out, err = a.r.c.Logs.Create(logs.Ref{
 		Pipeline: string(p.ID), Workflow: w.Name, Attempt: a.claimed.Lease.Attempt,
 	}, mask)
@@ -122,6 +118,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 		a.env = append(a.env, "TANGLED_ID_TOKEN="+token)
 	}
 	a.env = append(a.env, "HOME="+a.machine.Home())
+	a.env = merge(a.env, pairs(a.spec.CellEnvironment()), inputs(a.spec.Given))
 	return nil
 }
 
@@ -172,9 +169,9 @@ func (a *attempt) open(ctx context.Context) error {
 	if err := os.MkdirAll(git, 0o755); err != nil {
 		return fmt.Errorf("make the attempt's folder: %w", err)
 	}
-	spec := engines.Spec{ID: id, Image: a.spec.Image, Limits: a.r.c.Limits}
+	spec := engines.Spec{ID: id, Image: a.spec.Image, Limits: a.r.c.Limits, Mounts: slices.Clone(a.r.c.Mounts)}
 	if !a.spec.Clone.Skip {
-		spec.Mounts = []engines.Mount{{Source: git, Target: gitMount}}
+		spec.Mounts = append(spec.Mounts, engines.Mount{Source: git, Target: gitMount})
 	}
 	var err error
 	a.machine, err = guarded(func() (engines.Attempt, error) { return engine.Open(ctx, spec) })

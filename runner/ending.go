@@ -19,6 +19,7 @@ type ending struct {
 	exit    int
 	reason  string
 	drained bool // the attempt is handed back; the other fields are empty
+	goesOn  bool // it is the end of a step whose machine can run others
 }
 
 // errTimeout is the cause of a context that ended because the workflow's time was up.

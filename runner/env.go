@@ -45,27 +45,21 @@ func frameworkEnv(p pipeline.Pipeline, repoURL, rkey string) []string {
 		add("TANGLED_REF_TYPE", t.RefType())
 	}
 	for _, in := range t.Inputs {
-		if name := inputName(in.Key); name != "" {
-			env = append(env, name+"="+in.Value)
-		}
+		env = append(env, inputs([]workflow.Env{{Key: in.Key, Value: in.Value}})...)
 	}
 	return env
 }
 
-// inputName is the variable for a manual run's input; empty for a key that has no letter or digit.
-func inputName(key string) string {
-	var b strings.Builder
-	for _, r := range strings.ToUpper(key) {
-		if (r >= 'A' && r <= 'Z') || (r >= '0' && r <= '9') {
-			b.WriteRune(r)
-		} else {
-			b.WriteByte('_')
+// inputs are variables for the values of inputs; a key that has no letter or digit gets none.
+func inputs(given []workflow.Env) []string {
+	var out []string
+	for _, in := range given {
+		name := workflow.InputVariable(in.Key)
+		if strings.Trim(strings.TrimPrefix(name, "TANGLED_INPUT_"), "_") != "" {
+			out = append(out, name+"="+in.Value)
 		}
 	}
-	if strings.Trim(b.String(), "_") == "" {
-		return ""
-	}
-	return "TANGLED_INPUT_" + b.String()
+	return out
 }
 
 // merge lays layers of "NAME=value" over one another: a later layer wins. The framework's own names win over
@@ -98,10 +92,13 @@ func pairs(env []workflow.Env) []string {
 	return out
 }
 
-func secretEnv(values map[string]string) []string {
+// secretEnv are the secrets that are chosen.
+func secretEnv(values map[string]string, chosen workflow.Secrets) []string {
 	out := make([]string, 0, len(values))
 	for k, v := range values {
-		out = append(out, k+"="+v)
+		if chosen.Has(k) {
+			out = append(out, k+"="+v)
+		}
 	}
 	slices.Sort(out)
 	return out

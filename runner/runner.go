@@ -12,6 +12,7 @@ import (
 	"spindle/logs"
 	"spindle/pipeline"
 	"spindle/store"
+	"spindle/workflow"
 )
 
 // Facts is where an attempt's facts go: the store, or the wire to it.
@@ -42,22 +43,50 @@ type Tokens interface {
 	Token(ctx context.Context, p pipeline.Pipeline, workflow, audience string, life time.Duration) (string, error)
 }
 
-// Logs opens the log of an attempt.
+// Logs opens the log of an attempt. Values in mask never appear in it.
 type Logs interface {
 	Create(ref logs.Ref, mask []string) (*logs.Writer, error)
 }
 
-// Config is what a Runner needs. All fields but Tokens are required.
+// Needs tells how the workflows ended that an attempt's workflow waited for, by their planned names.
+type Needs interface {
+	Needs(ctx context.Context, c *store.Claimed) (map[string]workflow.Need, error)
+}
+
+// Results takes what the steps of an attempt told, before its end is reported.
+type Results interface {
+	Keep(ctx context.Context, l pipeline.Lease, r Result) error
+}
+
+// Result is what the steps of an attempt told beside their output. No secret is in it.
+type Result struct {
+	// Outputs are what they wrote to $SPINDLE_OUTPUT, in the order of the first time of each.
+	Outputs []workflow.Env
+	// Summary is what they wrote to $SPINDLE_SUMMARY: Markdown of the job's, to be treated as hostile.
+	Summary string
+}
+
+// Config is what a Runner needs. All fields but Tokens, Needs and Results are required.
 type Config struct {
 	Facts     Facts
 	Checkouts Checkouts
 	Secrets   Secrets
 	// Tokens is nil where no issuer is configured: then no workflow gets a token.
-	Tokens  Tokens
+	Tokens Tokens
+	// Needs is nil where no workflow waits for others, Results where nobody wants to know.
+	Needs   Needs
+	Results Results
 	Logs    Logs
 	Engines []engines.Engine
 	Clock   clock.Clock
 	Log     *slog.Logger
+	// Mounts are shown to every attempt, beside what its checkout needs.
+	Mounts []engines.Mount
+	// Step, if not nil, is asked before each of the file's steps whether it is left out, and why; the index is that in
+	// the Spec.
+	Step func(index int) (why string, skip bool)
+	// Ended, if not nil, is called after a step of the file that did not pass, while its machine is still there.
+	Ended func(ctx context.Context, m engines.Attempt, c engines.Command, s pipeline.Step)
 	// Dir holds what attempts share with their machine; each attempt's part is removed at its end.
 	Dir string
 	// Timeout bounds an attempt whose workflow names none, MaxTimeout those that do. Zero means 5 minutes and an hour.
@@ -115,6 +144,7 @@ func (r *Runner) Execute(ctx context.Context, c *store.Claimed) {
 		log.Warn("the lease was lost; the result is not told")
 		return
 	}
+	a.keep(ctx)
 	f := a.fact(end)
 	switch err := a.tell(ctx, f); {
 	case lost(err):
@@ -125,6 +155,17 @@ func (r *Runner) Execute(ctx context.Context, c *store.Claimed) {
 		log.Info("workflow handed back")
 	default:
 		log.Info("workflow ended", "status", end.status, "exit", end.exit, "reason", end.reason)
+	}
+}
+
+// keep hands on what the steps told.
+func (a *attempt) keep(ctx context.Context) {
+	r := Result{Outputs: a.told.outputs, Summary: a.told.summary.String()}
+	if a.r.c.Results == nil || len(r.Outputs) == 0 && r.Summary == "" {
+		return
+	}
+	if err := a.r.c.Results.Keep(ctx, a.claimed.Lease, r); err != nil {
+		a.log.Error("keep the outputs and the summary of the attempt", "err", err)
 	}
 }
 

@@ -72,7 +72,7 @@ func TestExitCodes(t *testing.T) {
 				return
 			}
 			require.Equal(t, []pipeline.Status{pipeline.Passed, pipeline.Failed, pipeline.Skipped}, statuses(row))
-			require.Equal(t, "a step before it did not pass", row.Steps[2].Reason)
+			require.Equal(t, "an earlier step did not pass", row.Steps[2].Reason)
 			require.False(t, row.Steps[2].FinishedAt.IsZero(), "what is skipped has ended")
 			require.NotContains(t, w.text(row), "after")
 		})
@@ -274,7 +274,7 @@ func TestB084OutputIsOnlyOutput(t *testing.T) {
 	row := w.run(does("echo '" + forged + "'; echo ::add-mask::a; exit 4"))
 	require.Equal(t, pipeline.Failed, row.Status)
 	require.Equal(t, 4, row.ExitCode)
-	require.Contains(t, w.text(row), forged+"\n::add-mask::a\n")
+	require.Contains(t, w.text(row), forged+"\n::add-mask::***\n")
 	var ends int
 	for _, l := range w.lines(row) {
 		if l.StepStatus == "end" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"path/filepath"
 	"time"
 
@@ -18,6 +19,7 @@ type planned struct {
 	name, command string
 	kind          pipeline.StepKind
 	limit         time.Duration // of the step alone; 0 is none
+	spec          int           // index in the Spec; -1 for what is not of the file
 	do            func(ctx context.Context, index int) (engines.Result, error)
 }
 
@@ -27,16 +29,92 @@ func (a *attempt) steps() []planned {
 	if !a.spec.Clone.Skip {
 		out = append(out, planned{
 			name: "clone", command: "git checkout " + a.claimed.Pipeline.Trigger.Commit,
-			kind: pipeline.SystemStep, do: a.checkout,
+			kind: pipeline.SystemStep, spec: -1, do: a.checkout,
 		})
 	}
-	for _, s := range a.spec.Steps {
+	for i, s := range a.spec.Steps {
 		out = append(out, planned{
-			name: s.Name, command: s.Command, kind: pipeline.UserStep, limit: s.Timeout,
-			do: func(ctx context.Context, index int) (engines.Result, error) { return a.command(ctx, index, s) },
+			name: s.Name, command: s.Command, kind: pipeline.UserStep, limit: s.Timeout, spec: i,
+			do: func(ctx context.Context, index int) (engines.Result, error) { return a.command(ctx, index, i) },
 		})
 	}
 	return out
+}
+
+// all runs the steps. The first that did not pass decides how the attempt ends, unless the file says to go on after it;
+// those after it run where the file says so.
+func (a *attempt) all(ctx context.Context, steps []planned) ending {
+	rows := context.WithoutCancel(ctx)
+	result, before := ending{status: pipeline.Passed}, workflow.Success
+	for i, s := range steps {
+		skip, fault := a.decide(s, before)
+		switch {
+		case skip == "":
+			end := a.step(ctx, i, s)
+			if end == nil {
+				continue
+			}
+			if end.drained || a.stale || end.status == pipeline.Cancelled {
+				return *end
+			}
+			if s.spec < 0 || !end.goesOn {
+				// Nothing can follow in that machine.
+				a.skipRest(rows, steps[i+1:], i+1)
+				return worst(result, *end)
+			}
+			if a.spec.Steps[s.spec].ContinueOnError {
+				continue
+			}
+			result, before = worst(result, *end), workflow.Failure
+			continue
+		case fault:
+			end := a.stepFault(rows, i, s, skip)
+			result, before = worst(result, end), workflow.Failure
+		default:
+			if !a.skip(rows, i, s, skip) {
+				return result
+			}
+		}
+	}
+	return result
+}
+
+// worst is the ending that stands: the first that was not a pass.
+func worst(first, then ending) ending {
+	if first.status != pipeline.Passed {
+		return first
+	}
+	return then
+}
+
+// decide tells why s does not run, or "". fault is true when that is an error of the file and no choice.
+func (a *attempt) decide(s planned, before workflow.Outcome) (why string, fault bool) {
+	if s.spec < 0 {
+		return "", false
+	}
+	if a.r.c.Step != nil {
+		if why, skip := a.r.c.Step(s.spec); skip {
+			return why, false
+		}
+	}
+	d := a.spec.DecideStep(s.spec, a.claimed.Pipeline.Trigger, a.needs, before)
+	if d.Run {
+		return "", false
+	}
+	return d.Why, d.Fault
+}
+
+// stepFault is the ending of a step whose condition could not be computed.
+func (a *attempt) stepFault(ctx context.Context, i int, s planned, why string) ending {
+	now := a.r.c.Clock.Now()
+	row := pipeline.Step{
+		Index: i, Name: s.name, Command: s.command, Kind: s.kind, Status: pipeline.Failed, Reason: why, StartedAt: now, FinishedAt: now,
+	}
+	a.say(i, why)
+	if err := a.r.c.Facts.EndStep(ctx, a.claimed.Lease, row); err != nil {
+		return a.stopped(ctx, fmt.Errorf("write the step's status: %w", err))
+	}
+	return ending{status: row.Status, reason: why}
 }
 
 // step runs one step and tells of it. It returns nil when the next may follow.
@@ -57,8 +135,12 @@ func (a *attempt) step(ctx context.Context, i int, s planned) *ending {
 		return &end
 	}
 	res, err := guarded(func() (engines.Result, error) { return s.do(ctx, i) })
+	var own *refusal
+	if errors.As(err, &own) {
+		err = nil // the job's fault, and no machine's
+	}
 	row.FinishedAt = a.r.c.Clock.Now()
-	end := a.judge(ctx, s, &row, res, err)
+	end := a.judge(ctx, s, &row, res, own, err)
 	if a.stale {
 		return end
 	}
@@ -88,7 +170,7 @@ func unwritten(row *pipeline.Step, end *ending, err error) *ending {
 }
 
 // judge fills row from the step's result and says whether and how the attempt ends with it.
-func (a *attempt) judge(ctx context.Context, s planned, row *pipeline.Step, res engines.Result, err error) *ending {
+func (a *attempt) judge(ctx context.Context, s planned, row *pipeline.Step, res engines.Result, own *refusal, err error) *ending {
 	if !res.Started.IsZero() {
 		row.StartedAt = res.Started
 	}
@@ -105,6 +187,10 @@ func (a *attempt) judge(ctx context.Context, s planned, row *pipeline.Step, res 
 		row.Status, row.Reason = end.status, end.reason
 	default:
 		end = verdict(s, res)
+		if own != nil && end.status == pipeline.Passed {
+			end = ending{status: pipeline.Failed, reason: own.sentence, goesOn: true}
+			a.say(row.Index, own.sentence)
+		}
 		row.Status, row.Reason = end.status, end.reason
 		if end.status == pipeline.Passed {
 			return nil
@@ -131,6 +217,7 @@ func verdict(s planned, res engines.Result) ending {
 	case res.Killed != "":
 		end.status, end.reason = pipeline.Error, fmt.Sprintf("step %q was stopped by its machine (%s); it is not your code", s.name, res.Killed)
 	case res.ExitCode != 0:
+		end.goesOn = true
 		end.reason = fmt.Sprintf("step %q exited %d", s.name, res.ExitCode)
 	default:
 		end.status = pipeline.Passed
@@ -141,29 +228,48 @@ func verdict(s planned, res engines.Result) ending {
 // skipRest writes rows for the steps that never ran, so that their absence is explained.
 func (a *attempt) skipRest(ctx context.Context, rest []planned, from int) {
 	for i, s := range rest {
-		row := pipeline.Step{
-			Index: from + i, Name: s.name, Command: s.command, Kind: s.kind,
-			Status: pipeline.Skipped, Reason: "a step before it did not pass",
-		}
-		if err := a.r.c.Facts.EndStep(ctx, a.claimed.Lease, row); err != nil {
-			a.log.Error("write a skipped step", "step", row.Index, "err", err)
+		if !a.skip(ctx, from+i, s, "an earlier step did not pass") {
 			return
 		}
 	}
 }
 
-// command runs one step of the file.
-func (a *attempt) command(ctx context.Context, index int, s workflow.Step) (engines.Result, error) {
-	// Secrets win over the workflow's variables, a step's own over both, the framework's over all.
-	env := merge(pairs(a.spec.Environment), a.secrets, pairs(s.Environment), a.env)
-	return a.script(ctx, index, s.Command, env, s.Timeout)
+// skip writes the row of a step that does not run, and tells whether that could be done.
+func (a *attempt) skip(ctx context.Context, i int, s planned, why string) bool {
+	row := pipeline.Step{Index: i, Name: s.name, Command: s.command, Kind: s.kind, Status: pipeline.Skipped, Reason: why}
+	err := a.r.c.Facts.EndStep(ctx, a.claimed.Lease, row)
+	if err != nil {
+		a.log.Error("write a skipped step", "step", row.Index, "err", err)
+	}
+	return err == nil
 }
 
-func (a *attempt) script(ctx context.Context, index int, script string, env []string, limit time.Duration) (engines.Result, error) {
+// command runs step i of the file.
+func (a *attempt) command(ctx context.Context, index, i int) (engines.Result, error) {
+	s := a.spec.Steps[i]
+	// Secrets win over the workflow's variables, what earlier steps set over both, a step's own over these, the
+	// framework's over all.
+	c := engines.Command{
+		Script: s.Command, Shell: s.Shell, Timeout: s.Timeout, Files: stepFiles(), Path: a.told.path,
+		Env: merge(pairs(a.spec.Environment), secretEnv(a.values, a.spec.StepSecrets(i)), pairs(a.told.env), pairs(s.Environment), a.env),
+	}
+	if s.WorkingDirectory != "" {
+		c.Dir = path.Join(a.machine.Workspace(), s.WorkingDirectory)
+	}
+	res, err := a.script(ctx, index, c)
+	if err == nil {
+		err = a.told.take(res.Files, a.out.Hide, func(sentence string) { a.say(index, sentence) })
+	}
+	if a.r.c.Ended != nil && (err != nil || res.ExitCode != 0) && res.Killed == "" && ctx.Err() == nil {
+		a.r.c.Ended(ctx, a.machine, c, pipeline.Step{Index: index, Name: s.Name, Command: s.Command, ExitCode: res.ExitCode})
+	}
+	return res, err
+}
+
+func (a *attempt) script(ctx context.Context, index int, c engines.Command) (engines.Result, error) {
 	stdout, stderr := a.out.Stream(index, "stdout"), a.out.Stream(index, "stderr")
-	res, err := a.machine.Run(ctx, engines.Command{
-		Script: script, Env: env, Stdout: stdout, Stderr: stderr, Timeout: limit,
-	})
+	c.Stdout, c.Stderr = stdout, stderr
+	res, err := a.machine.Run(ctx, c)
 	return res, errors.Join(err, stdout.Close(), stderr.Close())
 }
 
@@ -179,5 +285,7 @@ func (a *attempt) checkout(ctx context.Context, index int) (engines.Result, erro
 	if err != nil {
 		return engines.Result{}, fmt.Errorf("fetch commit %s: %w", t.Commit, err)
 	}
-	return a.script(ctx, index, knot.CheckoutScript(co, gitMount), []string{"GIT_TERMINAL_PROMPT=0"}, 0)
+	return a.script(ctx, index, engines.Command{
+		Script: knot.CheckoutScript(co, a.machine.Mounted(gitMount)), Env: []string{"GIT_TERMINAL_PROMPT=0"},
+	})
 }

@@ -63,6 +63,11 @@ func (r *reader) line(number int64, l logs.Line) line {
 	case l.Stream == "stderr":
 		out.Kind = "err"
 	}
+	if c, ok := logs.ParseCommand([]byte(l.Content)); ok && l.Stream != "" {
+		if out.Spans, ok = asked(c); ok {
+			return out
+		}
+	}
 	p := r.paint[l.Stream]
 	if p == nil {
 		p = &painter{}

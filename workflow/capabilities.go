@@ -95,7 +95,7 @@ func (c Capabilities) Has(engine string, f Feature) bool {
 // linter where it is told of no other. Whoever makes a feature real adds it here.
 func ThisVersion() Capabilities {
 	return Capabilities{
-		Server: []Feature{},
+		Server: []Feature{FeatureSecrets, FeatureStepIf, FeatureContinueOnError, FeatureShell, FeatureWorkingDirectory},
 		Engines: map[string][]Feature{
 			Microvm: {FeatureImage, FeatureDependencies, FeatureServices},
 			Nixery:  {FeatureDependencies},

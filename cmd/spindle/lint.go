@@ -34,7 +34,8 @@ func lintCommand(environ []string, stdin io.Reader, stdout io.Writer) *cli.Comma
 			"spindle lint --explain --event push --tag v1.0     what a push of that tag starts, and why not the others\n" +
 			"spindle lint - < test.yml                          a file from standard input",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "format", Value: "human", Usage: "human, json or sarif"},
+			&cli.StringFlag{Name: "format", Value: "human", Usage: "human, json, sarif, github or lsp"},
+			&cli.BoolFlag{Name: "fix", Usage: "mend what can be mended safely, and show what changed"},
 			&cli.BoolFlag{Name: "strict", Usage: "take warnings for errors"},
 			&cli.BoolFlag{Name: "explain", Usage: "tell as well what starts which workflow, and why not the others"},
 			&cli.StringFlag{Name: "event", Usage: "with --explain: push, pull_request, manual or schedule"},
@@ -70,6 +71,18 @@ func (l *linter) run(c *cli.Command) error {
 	if err != nil {
 		return err
 	}
+	if c.Bool("fix") {
+		stdin := slices.Contains(c.Args().Slice(), "-")
+		if stdin && (a.format != "human" || c.Bool("explain")) {
+			return fail(exitUsage, errFixStdin)
+		}
+		if err := l.fix(sets, a); err != nil {
+			return err
+		}
+		if stdin {
+			return l.fixedStdin(sets, a, c.Bool("strict"))
+		}
+	}
 	var f findings
 	for _, s := range sets {
 		f.check(s, a)
@@ -85,11 +98,23 @@ func (l *linter) run(c *cli.Command) error {
 	return nil
 }
 
+// fixedStdin ends a run that printed a mended text: what is left to mend goes into the error alone.
+func (l *linter) fixedStdin(sets []fileSet, a asked, strict bool) error {
+	var f findings
+	for _, s := range sets {
+		f.check(s, a)
+	}
+	if f.errors > 0 || strict && f.warnings > 0 {
+		return fail(exitInvalid, errors.New(f.summary()))
+	}
+	return nil
+}
+
 // readAsked checks the flags.
 func readAsked(c *cli.Command) (asked, error) {
 	a := asked{format: c.String("format")}
-	if !slices.Contains([]string{"human", "json", "sarif"}, a.format) {
-		return a, fmt.Errorf("--format must be human, json or sarif, this is %q", clipped(a.format))
+	if !slices.Contains([]string{"human", "json", "sarif", "github", "lsp"}, a.format) {
+		return a, fmt.Errorf("--format must be human, json, sarif, github or lsp, this is %q", clipped(a.format))
 	}
 	narrow := false
 	for _, f := range []string{"event", "branch", "tag", "changed"} {

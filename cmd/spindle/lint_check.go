@@ -47,7 +47,7 @@ func (f *findings) check(s fileSet, a asked) {
 	all := slices.Clone(plan.Diagnostics)
 	paths := map[string]string{}
 	for _, w := range plan.Workflows {
-		paths[w.Name] = w.Path
+		paths[w.Name], paths[w.Workflow] = w.Path, w.Path
 		f.sources[s.name(w.Path)] = w.Source
 		all = append(all, w.Diagnostics...)
 	}
@@ -62,6 +62,7 @@ func (f *findings) check(s fileSet, a asked) {
 		f.diagnostics = append(f.diagnostics, d)
 	}
 	f.paths = f.paths || !a.changed.Known && workflow.NeedsPaths(s.files, in.Limits)
+	in.All = false // from here on conditions count
 	for _, t := range a.triggers {
 		in.Trigger = t
 		f.decisions = append(f.decisions, decide(in, s, paths)...)

@@ -23,6 +23,14 @@ func (l *linter) show(f findings, a asked) error {
 			return fail(exitEnv, fmt.Errorf("write JSON: %w", err))
 		}
 		return l.print(string(out) + "\n")
+	case "github":
+		return l.print(f.github())
+	case "lsp":
+		out, err := f.lsp()
+		if err != nil {
+			return fail(exitEnv, fmt.Errorf("write JSON: %w", err))
+		}
+		return l.print(string(out) + "\n")
 	case "sarif":
 		out, err := workflow.SARIF(f.diagnostics, version())
 		if err != nil {

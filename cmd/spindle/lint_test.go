@@ -105,7 +105,7 @@ func TestLintExitCodes(t *testing.T) {
 		{empty, badFile, "-", exitInvalid, "stdin:3:5"},
 		{empty, strings.Repeat("#", 300<<10), "-", exitInvalid, "larger than the 262144 bytes allowed"},
 		{empty, goodFile, "- .", exitUsage, "goes alone"},
-		{good, "", "--format xml", exitUsage, "human, json or sarif"},
+		{good, "", "--format xml", exitUsage, "human, json, sarif, github or lsp"},
 		{good, "", "--branch x", exitUsage, "--branch is for --explain"},
 		{good, "", "--explain --event party", exitUsage, "party"},
 		{good, "", "--explain --branch a --tag b", exitUsage, "--branch or --tag"},

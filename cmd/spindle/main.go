@@ -36,7 +36,13 @@ type exitError struct {
 	err  error
 }
 
-func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return "" // everything was said
+	}
+	return e.err.Error()
+}
+
 func (e *exitError) Unwrap() error { return e.err }
 
 // fail makes err end the program with code.
@@ -60,7 +66,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		Suggest:        true,
 		Commands: []*cli.Command{
 			demoCommand(stdout, stderr), devCommand(stdout, stderr), serveCommand(environ, stderr),
-			lintCommand(environ, os.Stdin, stdout), explainCommand(stdout), schemaCommand(stdout),
+			initCommand(stdout), runCommand(environ, os.Stdin, stdout, stderr), lintCommand(environ, os.Stdin, stdout), explainCommand(stdout), schemaCommand(stdout),
 			keyCommand(stdout), versionCommand(stdout),
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
@@ -80,7 +86,9 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	}
 	var e *exitError
 	if errors.As(err, &e) {
-		fmt.Fprintf(stderr, "spindle: %v\n", e.err)
+		if e.err != nil {
+			fmt.Fprintf(stderr, "spindle: %v\n", e.err)
+		}
 		return e.code
 	}
 	fmt.Fprintf(stderr, "spindle: %v\n", err)

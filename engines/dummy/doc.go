@@ -9,11 +9,12 @@
 //	printenv NAME    prints a variable; exit code 1 when there is none
 //	now              prints the time in nanoseconds since 1970
 //	sleep SECONDS    waits, fractions allowed
+//	put NAME WORD... adds a line of the words to the command's file of that name
 //	true, false      exit codes 0 and 1
 //	exit [N]         ends the script
 //
 // Anything else prints "NAME: command not found" to stderr and has exit code 127.
 //
-// The package owns no state but the IDs of open attempts. It refuses images other than "host". There are no files: mounts and
+// The package owns no state but the IDs of open attempts. It refuses images other than "host". There are no others: mounts and
 // the workspace are names only, and there is no root. Data comes from the caller and returns to it.
 package dummy

@@ -77,6 +77,9 @@ func (a *attempt) Workspace() string { return a.spec.Workspace }
 // Home implements engines.Attempt.
 func (a *attempt) Home() string { return "/home/" + engines.User }
 
+// Mounted implements engines.Attempt.
+func (a *attempt) Mounted(target string) string { return target }
+
 // Run implements engines.Attempt.
 func (a *attempt) Run(ctx context.Context, c engines.Command) (engines.Result, error) {
 	if err := c.Check(); err != nil {
@@ -111,7 +114,8 @@ func (a *attempt) Run(ctx context.Context, c engines.Command) (engines.Result, e
 		case <-runCtx.Done():
 		}
 	})
-	s := shell{clock: a.e.clock, env: append(append([]string{"HOME=" + a.Home(), "USER=" + engines.User}, a.spec.Env...), c.Env...), out: c.Stdout, err: c.Stderr}
+	files := map[string][]byte{}
+	s := shell{files: files, names: c.Files, clock: a.e.clock, env: append(append([]string{"HOME=" + a.Home(), "USER=" + engines.User}, a.spec.Env...), c.Env...), out: c.Stdout, err: c.Stderr}
 	code, err := s.run(runCtx, c.Script)
 	res.Ended, res.ExitCode = a.e.clock.Now(), code
 	if ended := runCtx.Err(); ended != nil {
@@ -120,6 +124,9 @@ func (a *attempt) Run(ctx context.Context, c engines.Command) (engines.Result, e
 			res.Killed = engines.KilledTimeout
 		}
 		a.end()
+	}
+	if res.Killed == "" && len(files) > 0 {
+		res.Files = files
 	}
 	stop(nil)
 	timer.Wait()

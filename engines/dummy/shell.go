@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"spindle/engines"
 	"spindle/internal/clock"
 )
 
@@ -15,6 +17,8 @@ import (
 type shell struct {
 	clock    clock.Clock
 	env      []string
+	files    map[string][]byte // what put wrote, by the name of the variable
+	names    []string          // of the files that there are
 	out, err io.Writer
 }
 
@@ -57,6 +61,14 @@ func (s shell) command(ctx context.Context, words []string) (code int, exit bool
 	switch name {
 	case "echo":
 		return 0, false, print(out, strings.Join(args, " "))
+	case "put":
+		if len(args) == 0 || !slices.Contains(s.names, args[0]) {
+			return 1, false, print(s.err, "put: no such file")
+		}
+		if line := strings.Join(args[1:], " ") + "\n"; len(s.files[args[0]])+len(line) <= engines.FileBytes+1 {
+			s.files[args[0]] = append(s.files[args[0]], line...)
+		}
+		return 0, false, nil
 	case "true", "":
 		return 0, false, nil
 	case "false":

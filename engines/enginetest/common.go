@@ -152,7 +152,7 @@ func testBadSpec(t *testing.T, s Suite) {
 	}
 	a := open(t, s)
 	for name, c := range map[string]engines.Command{
-		"shell":   {Script: "true", Shell: "/bin/evil"},
+		"shell":   {Script: "true", Shell: "sh -x"},
 		"script":  {Script: "a\x00b"},
 		"dir":     {Script: "true", Dir: "x"},
 		"env":     {Script: "true", Env: []string{"=x"}},

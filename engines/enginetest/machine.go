@@ -39,6 +39,9 @@ var machineTests = map[string]func(*testing.T, Suite){
 	"GitWorks":          testGitWorks,
 	"TemporaryFolder":   testTemporaryFolder,
 	"ReadOnlyToolsHold": testReadOnlyTools,
+	"Files":             testFiles,
+	"Path":              testPath,
+	"OtherShell":        testOtherShell,
 }
 
 func asRoot(c *engines.Command)                { c.AsRoot = true }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,8 @@ type Suite struct {
 	Engine engines.Engine
 	// Machine says that attempts have a shell, files and processes of their own.
 	Machine bool
+	// Without names the tests that an engine cannot pass by its nature, such as those of walls in one that has none.
+	Without []string
 	// Left lists what the engine still holds on this machine for attempts (processes, files). It is asked when
 	// every attempt is closed, and must then be empty. nil is not asked.
 	Left func() ([]string, error)
@@ -54,6 +57,9 @@ func Run(t *testing.T, s Suite) {
 			return
 		}
 		for name, test := range machineTests {
+			if slices.Contains(s.Without, name) {
+				continue
+			}
 			t.Run(name, func(t *testing.T) { t.Parallel(); test(t, s) })
 		}
 	})

@@ -27,24 +27,30 @@ type attempt struct {
 	turn chan struct{} // holds one token: whose turn it is to run a command
 	up   chan struct{}
 	gone chan struct{}
+	told chan []byte // what init answers to collect
 
 	mu      sync.Mutex
 	main    *os.Process    // runsc run; nil before it is started
 	why     engines.Killed // why the sandbox was ended, "" while it is not or when it ended by itself
 	over    bool           // no more commands
 	fault   error          // how the sandbox ended by itself; for the operator
+	ask     *os.File       // where init is asked for files; nil before it is started
+	token   string         // what ends the answer that is waited for
 	next    *session       // a runsc exec that waits for its command, or nil
 	removed bool           // the files are gone too
 }
 
 func newAttempt(e *Engine, s engines.Spec, dir string) *attempt {
-	a := &attempt{e: e, spec: s, bounds: e.bounds(s.Limits), dir: dir, turn: make(chan struct{}, 1), up: make(chan struct{}), gone: make(chan struct{})}
+	a := &attempt{e: e, spec: s, bounds: e.bounds(s.Limits), dir: dir, turn: make(chan struct{}, 1), up: make(chan struct{}), gone: make(chan struct{}), told: make(chan []byte, 1)}
 	a.turn <- struct{}{}
 	return a
 }
 
 // Workspace implements engines.Attempt.
 func (a *attempt) Workspace() string { return a.spec.Workspace }
+
+// Mounted implements engines.Attempt.
+func (a *attempt) Mounted(target string) string { return target }
 
 // Home implements engines.Attempt.
 func (a *attempt) Home() string { return home }
@@ -71,15 +77,16 @@ func (a *attempt) boot(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var said tail
-	created, speak, cmd, err := a.launch(&said)
+	created, speak, ask, cmd, err := a.launch(&said)
 	if err != nil {
 		started <- err
 		return
 	}
 	defer created.Close()
 	defer speak.Close()
+	defer ask.Close()
 	a.mu.Lock()
-	a.main = cmd.Process
+	a.main, a.ask = cmd.Process, ask
 	a.mu.Unlock()
 	started <- nil
 
@@ -127,39 +134,48 @@ func readPID(from io.Reader) (int, error) {
 }
 
 // launch starts runsc run. From created comes the sandbox's process id once it exists; from speak what the guest's
-// init says.
-func (a *attempt) launch(said *tail) (created, speak *os.File, cmd *exec.Cmd, err error) {
-	created, create, err := os.Pipe()
-	if err != nil {
-		return nil, nil, nil, fmt.Errorf("make a pipe: %w", err)
+// init says; into ask goes what it is asked.
+func (a *attempt) launch(said *tail) (created, speak, ask *os.File, cmd *exec.Cmd, err error) {
+	var ours, theirs []*os.File
+	defer func() {
+		for _, f := range theirs {
+			f.Close()
+		}
+	}()
+	failed := func(what string, err error) (*os.File, *os.File, *os.File, *exec.Cmd, error) {
+		for _, f := range ours {
+			f.Close()
+		}
+		return nil, nil, nil, nil, fmt.Errorf("%s: %w", what, err)
 	}
-	defer create.Close()
-	speak, voice, err := os.Pipe()
-	if err != nil {
-		created.Close()
-		return nil, nil, nil, fmt.Errorf("make a pipe: %w", err)
+	for i := range 3 {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return failed("make a pipe", err)
+		}
+		if i == 2 {
+			r, w = w, r
+		}
+		ours, theirs = append(ours, r), append(theirs, w)
 	}
-	defer voice.Close()
 	cmd = a.e.runsc(a.dir, "run", "--bundle="+a.dir, "--pid-file=/proc/self/fd/3", containerID)
-	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = voice, said, []*os.File{create}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = theirs[2], theirs[1], said, theirs[:1]
 	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); err != nil {
-		created.Close()
-		speak.Close()
-		return nil, nil, nil, fmt.Errorf("start runsc: %w", err)
+		return failed("start runsc", err)
 	}
-	return created, speak, cmd, nil
+	return ours[0], ours[1], ours[2], cmd, nil
 }
 
-// listen waits for the first line of the guest's init and returns when the pipe's other end is
+// listen waits for the first line of the guest's init, hands on its answers, and returns when the pipe's other end is
 // closed everywhere, which means that the sandbox process has ended.
 func (a *attempt) listen(speak *os.File) {
-	r := bufio.NewReaderSize(speak, 64)
+	r := bufio.NewReaderSize(speak, 4<<10)
 	if line, err := r.ReadString('\n'); err != nil || line != "up\n" {
 		return
 	}
 	close(a.up)
-	_, _ = io.Copy(io.Discard, r) // nothing more is said; the end of file is what is waited for
+	a.answers(r)
 }
 
 // prepare starts a runsc exec ahead of its command, which hides the start of that process from the step.

@@ -21,18 +21,28 @@ var rootCaps = []string{
 }
 
 // initScript is the first process: it bounds how many processes there may be, gives folders to the workflow user, says
-// that it is there, and then reaps what commands leave behind, which is what a shell that waits does. Its arguments
-// are the owner, the bound and the folders, and never part of the text.
-const initScript = `cd /sys/fs/cgroup && echo +pids > cgroup.subtree_control && echo "$1" > a/pids.max || exit 71
+// that it is there, answers what is asked for the files of commands (see collect), and then reaps what commands leave
+// behind, which is what a shell that waits does. Its arguments are the owner, the bound and the folders, and never part
+// of the text.
+var initScript = `cd /sys/fs/cgroup && echo +pids > cgroup.subtree_control && echo "$1" > a/pids.max || exit 71
 cd /
 shift
 if [ $# -gt 0 ]; then mkdir -p "$1" && chown "$0" "$@" || exit 70; fi
+umask 0
+cd ` + filesDir + ` && : > 0 && : > 1 && : > 2 && : > 3 || exit 72
+exec 3<&0
 echo up
+while IFS= read -r t <&3; do
+for f in 0 1 2 3; do
+if [ -s $f ]; then echo $f; head -c ` + collectBytes + ` $f; echo; echo $t; : > $f; fi
+done
+echo $t.
+done &
 sleep 2147483647 &
 wait`
 
-// initPids is how many processes init itself is: the shell and its sleep.
-const initPids = 2
+// initPids is how many processes init itself is: the shell, the one that answers, and sleep.
+const initPids = 3
 
 // bundle writes the OCI bundle of an attempt.
 func (e *Engine) bundle(dir string, s engines.Spec, b bounds) error {

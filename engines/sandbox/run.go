@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,7 +49,7 @@ func (a *attempt) run(ctx context.Context, s *session, c engines.Command) (engin
 		defer stop()
 	}
 	res := engines.Result{Started: a.e.cfg.Clock.Now()}
-	stdout, stderr := newPump(s.out, c.Stdout), newPump(s.err, c.Stderr)
+	stdout, stderr := engines.NewPump(s.out, c.Stdout), engines.NewPump(s.err, c.Stderr)
 	sendErr := s.send(a.guestProcess(c))
 
 	select {
@@ -66,16 +67,22 @@ func (a *attempt) run(ctx context.Context, s *session, c engines.Command) (engin
 		s.kill()
 	}
 	res.Ended = a.e.cfg.Clock.Now()
-	writeErr := finish(stdout, stderr)
+	writeErr := engines.Finish(stdout, stderr)
 
 	if a.isOver() {
 		return a.overResult(res)
 	}
-	if err := s.failure(); err != nil {
+	err := s.failure()
+	if err != nil {
 		return a.notStarted(ctx, c, res, errors.Join(err, sendErr))
 	}
 	a.prepare()
 	res.ExitCode = s.code
+	if len(c.Files) > 0 {
+		if res.Files, err = a.collect(ctx, c.Files); err != nil {
+			return a.uncollected(ctx, res, err)
+		}
+	}
 	if writeErr != nil {
 		return res, engines.Fault("the output could not be stored", fmt.Errorf("write the output of attempt %s: %w", a.spec.ID, writeErr))
 	}
@@ -117,7 +124,7 @@ func (a *attempt) dirIsMissing(ctx context.Context, c engines.Command) (bool, er
 		return false, err
 	}
 	env := []string{"PATH=" + a.e.host.path}
-	stdout, stderr := newPump(s.out, nil), newPump(s.err, nil)
+	stdout, stderr := engines.NewPump(s.out, nil), engines.NewPump(s.err, nil)
 	sendErr := s.send(process([]string{"/bin/sh", "-c", `[ -d "$0" ]`, a.dirOf(c)}, "/", env, true))
 	select {
 	case <-s.done:
@@ -127,7 +134,7 @@ func (a *attempt) dirIsMissing(ctx context.Context, c engines.Command) (bool, er
 		<-a.gone
 	}
 	s.kill()
-	if err := errors.Join(sendErr, finish(stdout, stderr), s.failure()); err != nil {
+	if err := errors.Join(sendErr, engines.Finish(stdout, stderr), s.failure()); err != nil {
 		a.settle()
 		return false, err
 	}
@@ -184,13 +191,14 @@ func (a *attempt) guestProcess(c engines.Command) *specs.Process {
 			shell = engines.DefaultShell
 		}
 	}
+	path := strings.Join(append(slices.Clone(c.Path), a.e.host.path), ":")
 	base := []string{
-		"PATH=" + a.e.host.path, "LANG=C.UTF-8", "HOME=" + home, "USER=" + engines.User, "LOGNAME=" + engines.User,
+		"PATH=" + path, "LANG=C.UTF-8", "HOME=" + home, "USER=" + engines.User, "LOGNAME=" + engines.User,
 	}
 	if c.AsRoot {
-		base = []string{"PATH=" + a.e.host.path, "LANG=C.UTF-8", "HOME=/root", "USER=root", "LOGNAME=root"}
+		base = []string{"PATH=" + path, "LANG=C.UTF-8", "HOME=/root", "USER=root", "LOGNAME=root"}
 	}
-	return process([]string{shell, "-c", c.Script}, a.dirOf(c), mergeEnv(base, a.spec.Env, c.Env), c.AsRoot)
+	return process(c.Argv(shell), a.dirOf(c), mergeEnv(base, a.spec.Env, c.Env, fileEnv(c.Files)), c.AsRoot)
 }
 
 // mergeEnv joins lists of NAME=value; a later one wins, and each name stays where it first stood.

@@ -58,7 +58,7 @@ func buildHostView(state string, self identity) (*view, error) {
 	if err := os.Chmod(root, 0o755); err != nil { // it is the / of every attempt
 		return nil, err
 	}
-	for _, dir := range []string{"etc/ssl", "proc", "sys", "dev", "tmp", "run", "root", "var/tmp", "home", home[1:], engines.DefaultWorkspace[1:]} {
+	for _, dir := range []string{"etc/ssl", "proc", "sys", "dev", "tmp", "run", "root", "var/tmp", filesDir[1:], "home", home[1:], engines.DefaultWorkspace[1:]} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			return nil, err
 		}

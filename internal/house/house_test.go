@@ -22,7 +22,7 @@ func levels() map[string]int {
 		"workflow": 1, "rbac": 1,
 		"store": 2, "logs": 2, "blobs": 2, "secrets": 2, "identity": 2, "knot": 2, "engines": 2,
 		"ingest": 3, "backfill": 3, "trigger": 3, "queue": 3, "runner": 3, "feed": 3,
-		"xrpc": 4, "web": 4, "fleet": 4,
+		"xrpc": 4, "web": 4, "fleet": 4, "desk": 4,
 		"daemon": 5, "cmd": 6, "bench": 7,
 	}
 }
