@@ -25,7 +25,15 @@ const (
 	FromCaller Source = "service_auth"
 	FromRecord Source = "record"
 	FromServer Source = "server"
+	// FromStream is a push event that the repository's key has signed; FromClaim is one of a knot's older stream,
+	// which nobody signs: the connection says whose it is, and the knot was asked whether the ref holds the commit.
+	FromStream Source = "knot_stream"
+	FromClaim  Source = "knot_claim"
 )
+
+// Streamed tells whether the trigger was read from a knot's event stream, which tells when things happened and
+// may tell them late and again.
+func (s Source) Streamed() bool { return s == FromStream || s == FromClaim }
 
 // Input is one value given to a manual run.
 type Input struct {

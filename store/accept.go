@@ -66,6 +66,11 @@ func (t *tx) accept(e Effects) (a Accepted, err error) {
 			return a, err
 		}
 	}
+	if e.Pull != nil && !a.Stale {
+		if err := t.putPull(*e.Pull, &a); err != nil {
+			return a, fmt.Errorf("pull request %s: %w", e.Pull.Ticket, err)
+		}
+	}
 	if e.Event != nil {
 		if err := t.putEvent(*e.Event, e.Move, &a); err != nil {
 			return a, fmt.Errorf("trigger %q: %w", e.Event.Key, err)
@@ -177,9 +182,19 @@ func (t *tx) follow(e Effects) error {
 			return fmt.Errorf("account %s: %w", a.DID, err)
 		}
 	}
+	for _, p := range e.Places {
+		if err := t.putPlace(p); err != nil {
+			return fmt.Errorf("place of %s: %w", p.ID, err)
+		}
+	}
 	for _, m := range e.Members {
-		if err := t.setRole(m.DID, rbac.Member, byRecord, "", !m.Removed); err != nil {
+		if err := t.putMember(m); err != nil {
 			return fmt.Errorf("member %s: %w", m.DID, err)
+		}
+	}
+	for author, all := range e.ReplaceMembers {
+		if err := t.replaceMembers(author, all); err != nil {
+			return fmt.Errorf("members by %s: %w", author, err)
 		}
 	}
 	return nil
@@ -295,8 +310,8 @@ func (t *tx) putEvent(tr pipeline.Trigger, move *RefMove, a *Accepted) error {
 		return nil
 	}
 	sum := sha256.Sum256(body)
-	a.EventID, err = t.insert(`INSERT INTO events (key, meaning, repo, body, sum, state, reason, tries, not_before, received_at, settled_at, pipeline)
-		VALUES (?, ?, ?, ?, ?, 'pending', '', 0, 0, ?, 0, '')`, tr.Key, meaning, tr.Repo, string(body), sum[:], micros(t.now))
+	a.EventID, err = t.insert(`INSERT INTO events (key, meaning, repo, body, sum, state, reason, tries, not_before, received_at, settled_at, pipeline, lane)
+		VALUES (?, ?, ?, ?, ?, 'pending', '', 0, 0, ?, 0, '', ?)`, tr.Key, meaning, tr.Repo, string(body), sum[:], micros(t.now), lane(tr))
 	t.rings = true
 	if err != nil || !push {
 		return err
@@ -323,7 +338,9 @@ func (t *tx) known(key string, tr pipeline.Trigger, a *Accepted) error {
 		if err := json.Unmarshal([]byte(body), &old); err != nil {
 			return fmt.Errorf("%w: a trigger: %w", ErrCorrupt, err)
 		}
-		if !old.Late && !tr.Late || old.Kind != tr.Kind || old.Repo != tr.Repo || old.Ref != tr.Ref || old.Commit != tr.Commit {
+		// Nor does every way by which a push is told say as much.
+		ways := tr.Kind == pipeline.Push && tr.RetryOf == "" && old.ActorSource != tr.ActorSource
+		if !old.Late && !tr.Late && !ways || old.Kind != tr.Kind || old.Repo != tr.Repo || old.Ref != tr.Ref || old.Commit != tr.Commit {
 			return fmt.Errorf("%w: this key names another trigger", ErrConflict)
 		}
 	}
@@ -340,10 +357,10 @@ func (t *tx) moveKey(tr pipeline.Trigger) (string, error) {
 		return tr.Key, nil
 	}
 	var last int64
-	var lastKey, old, commit string
-	some, err := t.get(`SELECT id, key, coalesce(json_extract(body, '$.old'), ''), json_extract(body, '$.commit') FROM events
+	var lastKey, old, commit, at string
+	some, err := t.get(`SELECT id, key, coalesce(json_extract(body, '$.old'), ''), json_extract(body, '$.commit'), json_extract(body, '$.at') FROM events
 		WHERE repo = ? AND json_extract(body, '$.ref') = ? AND json_extract(body, '$.kind') = 'push'
-		AND json_extract(body, '$.retryOf') IS NULL ORDER BY id DESC LIMIT 1`, []any{tr.Repo, tr.Ref}, &last, &lastKey, &old, &commit)
+		AND json_extract(body, '$.retryOf') IS NULL ORDER BY id DESC LIMIT 1`, []any{tr.Repo, tr.Ref}, &last, &lastKey, &old, &commit, &at)
 	if err != nil || !some {
 		return tr.Key, err
 	}
@@ -357,10 +374,19 @@ func (t *tx) moveKey(tr pipeline.Trigger) (string, error) {
 	switch {
 	case err != nil || !had:
 		return tr.Key, err
+	case tr.ActorSource.Streamed() && !later(tr.At, at):
+		// A stream tells when it happened: what is older than the last move is no new one.
+		return known, nil
 	case commit == tr.Old:
 		return fmt.Sprintf("%s:%d", tr.Key, last), nil
 	}
 	return known, nil
+}
+
+// later tells whether a time is after one that was stored.
+func later(t time.Time, stored string) bool {
+	s, err := time.Parse(time.RFC3339Nano, stored)
+	return err != nil || t.After(s)
 }
 
 // meaning digests what a trigger asks for. When it was told, by which way and how late does not belong to it.

@@ -320,7 +320,7 @@ func TestT11PolicyFollowsFromTheTables(t *testing.T) {
 			case 2:
 				_, err = b.Accept(b.ctx(), Effects{ReplaceCollaborators: map[string][]string{r: rapid.SliceOfDistinct(did, rapid.ID).Draw(rt, "all")}})
 			case 3:
-				_, err = b.Accept(b.ctx(), Effects{Members: []Member{{d, !on}}})
+				_, err = b.Accept(b.ctx(), Effects{Members: []Member{{DID: d, Removed: !on}}})
 			case 4:
 				err = map[bool]func() error{true: func() error { return b.Ban(b.ctx(), d, boss) }, false: func() error { return b.Unban(b.ctx(), d, boss) }}[on]()
 			case 5:

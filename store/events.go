@@ -11,22 +11,35 @@ import (
 	"spindle/pipeline"
 )
 
-// NextEvents lists pending events that are due, at most one for each repository: its oldest. An event that is
-// put off holds back the later ones of its repository and nobody else's. One repository's flood therefore
-// delays only itself.
+// lane is what a trigger waits in. The knot of a fork is a stranger's choice: what has to be read there must not
+// hold back what the target does itself, nor other forks.
+func lane(tr pipeline.Trigger) string {
+	if code := tr.CodeRepo(); code != tr.Repo {
+		return tr.Repo + " " + code // no DID has a space
+	}
+	return tr.Repo
+}
+
+// NextEvents lists pending events that are due, at most one for each lane: its oldest. An event that is put off
+// holds back the later ones of its lane and nobody else's, so one repository's flood delays only itself. At most
+// half of the list are events of forks, and those of the repositories themselves come first.
 func (s *Store) NextEvents(ctx context.Context, limit int) ([]Event, error) {
-	// Each step of the recursion seeks the next repository in the index of pending events.
-	rows, err := s.r.query(ctx, `WITH RECURSIVE r (repo) AS (
-			SELECT min(repo) FROM events WHERE state = 'pending'
-			UNION ALL SELECT (SELECT min(repo) FROM events WHERE state = 'pending' AND repo > r.repo) FROM r WHERE r.repo IS NOT NULL)
-		SELECT e.id, e.body, e.sum, e.received_at, e.tries FROM r
-		JOIN events e ON e.id = (SELECT min(id) FROM events WHERE state = 'pending' AND repo = r.repo)
-		WHERE r.repo IS NOT NULL AND e.not_before <= ? ORDER BY e.id LIMIT ?`, micros(now(s.c.Clock)), limit)
+	// Each step of the recursion seeks the next lane in the index of pending events.
+	rows, err := s.r.query(ctx, `WITH RECURSIVE r (lane) AS (
+			SELECT min(lane) FROM events WHERE state = 'pending'
+			UNION ALL SELECT (SELECT min(lane) FROM events WHERE state = 'pending' AND lane > r.lane) FROM r WHERE r.lane IS NOT NULL),
+		due AS (SELECT e.id, e.body, e.sum, e.received_at, e.tries, e.lane, e.lane <> e.repo AS fork FROM r
+			JOIN events e ON e.id = (SELECT min(id) FROM events WHERE state = 'pending' AND lane = r.lane)
+			WHERE r.lane IS NOT NULL AND e.not_before <= ?1)
+		SELECT id, body, sum, received_at, tries, lane FROM (
+			SELECT * FROM (SELECT * FROM due WHERE NOT fork ORDER BY id LIMIT ?2)
+			UNION ALL SELECT * FROM (SELECT * FROM due WHERE fork ORDER BY id LIMIT ?3))
+		ORDER BY fork, id`, micros(now(s.c.Clock)), limit, max(limit/2, 1))
 	return collect(rows, err, "read the next events", func(scan func(...any) error) (e Event, err error) {
 		var body string
 		var sum []byte
 		var at int64
-		if err := scan(&e.ID, &body, &sum, &at, &e.Tries); err != nil {
+		if err := scan(&e.ID, &body, &sum, &at, &e.Tries, &e.Lane); err != nil {
 			return e, err
 		}
 		e.ReceivedAt = fromMicros(at)

@@ -25,7 +25,8 @@ const CodeGone = "RepositoryGone"
 // settled as refused (or gone) with the reason, and the error is a *Refusal. An event that has its pipeline
 // already gives that one back.
 //
-// A push to a branch also ends what still waits from older pushes to that branch, as superseded. A retry does not.
+// A push to a branch also ends what still waits from older pushes to that branch, as superseded; a round of a pull
+// request does so with older rounds. A retry does not.
 func (s *Store) Enqueue(ctx context.Context, p Plan) (pipeline.Pipeline, error) {
 	if err := checkPlan(p.Pipeline); err != nil {
 		return pipeline.Pipeline{}, fmt.Errorf("store: enqueue: %w", err)
@@ -109,8 +110,12 @@ func (t *tx) enqueue(plan Plan) (pipeline.Pipeline, *Refusal, error) {
 	if err := t.settleEvent(plan.Event, EventDone, "", p.ID); err != nil {
 		return p, nil, err
 	}
-	if p.Trigger.Kind == pipeline.Push && p.Trigger.RefType() == "branch" && p.Trigger.RetryOf == "" {
+	switch {
+	case p.Trigger.RetryOf != "":
+	case p.Trigger.Kind == pipeline.Push && p.Trigger.RefType() == "branch":
 		err = t.supersede(p)
+	case p.Trigger.Pull != nil && proposes(p.Trigger.Pull.Action):
+		err = t.supersedeRounds(p, plan.Event)
 	}
 	return p, nil, err
 }

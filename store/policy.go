@@ -239,6 +239,9 @@ func (t *tx) configure(c Config) error {
 			}
 		}
 	}
+	if err := t.endGrants(); err != nil {
+		return err
+	}
 	for did, role := range want {
 		if slices.ContainsFunc(have, func(r rbac.Rule) bool { return r.V[0] == did && r.V[1] == string(role) }) {
 			continue

@@ -8,13 +8,13 @@ import (
 
 // hint notes that a record may have changed. A hint that already stands gets the next generation and is due now.
 func (t *tx) hint(r Recheck) error {
-	if len(r.DID)+len(r.Collection)+len(r.Rkey) > maxKey {
+	if len(r.DID)+len(r.Collection)+len(r.Rkey) > maxKey || len(r.Body) > maxTrigger {
 		return fmt.Errorf("%w: the name of a record", ErrTooLarge)
 	}
 	t.rings = true
-	_, err := t.exec(`INSERT INTO rechecks (did, collection, rkey, generation, tries, not_before, reason) VALUES (?, ?, ?, 1, 0, ?, ?)
+	_, err := t.exec(`INSERT INTO rechecks (did, collection, rkey, generation, tries, not_before, reason, body) VALUES (?, ?, ?, 1, 0, ?, ?, ?)
 		ON CONFLICT (did, collection, rkey) DO UPDATE SET generation = generation + 1, tries = 0, not_before = excluded.not_before,
-		reason = excluded.reason`, r.DID, r.Collection, r.Rkey, micros(t.now), clip(r.Reason))
+		reason = excluded.reason, body = excluded.body`, r.DID, r.Collection, r.Rkey, micros(t.now), clip(r.Reason), r.Body)
 	return err
 }
 
@@ -24,13 +24,13 @@ const fairWindow = 16
 // DueRechecks lists hints whose time has come: first one of each account, those longest due first, then the
 // second of each, and so on. An account with many hints so takes no more of a list than others while others wait.
 func (s *Store) DueRechecks(ctx context.Context, limit int) ([]Recheck, error) {
-	rows, err := s.r.query(ctx, `SELECT did, collection, rkey, generation, tries, not_before, reason FROM (
-			SELECT *, row_number() OVER (PARTITION BY did ORDER BY not_before) AS turn FROM (
-				SELECT * FROM rechecks WHERE not_before <= ? ORDER BY not_before LIMIT ?))
-		ORDER BY turn, not_before LIMIT ?`, micros(now(s.c.Clock)), limit*fairWindow, limit)
+	rows, err := s.r.query(ctx, `SELECT did, collection, rkey, generation, tries, not_before, reason, body FROM (
+			SELECT *, row_number() OVER (PARTITION BY did ORDER BY not_before, place) AS turn FROM (
+				SELECT *, rowid AS place FROM rechecks WHERE not_before <= ? ORDER BY not_before, rowid LIMIT ?))
+		ORDER BY turn, not_before, place LIMIT ?`, micros(now(s.c.Clock)), limit*fairWindow, limit)
 	return collect(rows, err, "read the due hints", func(scan func(...any) error) (r Recheck, err error) {
 		var at int64
-		err = scan(&r.DID, &r.Collection, &r.Rkey, &r.Generation, &r.Tries, &at, &r.Reason)
+		err = scan(&r.DID, &r.Collection, &r.Rkey, &r.Generation, &r.Tries, &at, &r.Reason, &r.Body)
 		r.NotBefore = fromMicros(at)
 		return r, err
 	})

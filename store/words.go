@@ -87,10 +87,19 @@ type Collaborator struct {
 	Removed   bool
 }
 
-// Member is an account on the allow-list by a record of the spindle's owner, or no longer.
+// Member is an account on the allow-list by a record of the spindle's owner or of an admin, or no longer. Records
+// of others change nothing.
 type Member struct {
 	DID     string
 	Removed bool
+	// Author and Rkey name the record. Without a key the DID stands for it.
+	Author, Rkey string
+}
+
+// Place is where a repository without a DID of its own is: at a knot, below its owner's DID, by its name.
+type Place struct {
+	// ID stands for the repository wherever a DID would.
+	ID, Owner, Rkey, Knot, Name string
 }
 
 // Token is a service token that must not be used twice.
@@ -107,6 +116,8 @@ type Recheck struct {
 	Tries      int
 	NotBefore  time.Time
 	Reason     string
+	// Body is what is to be proven where it is not a record; empty for records.
+	Body string
 }
 
 // Effects is what one proven input changes; Accept commits all of it or nothing.
@@ -119,7 +130,13 @@ type Effects struct {
 	Members              []Member
 	// Accounts are what hosts say of accounts.
 	Accounts []Account
-	Event    *pipeline.Trigger
+	// ReplaceMembers gives all members that an author's records name, by author.
+	ReplaceMembers map[string][]Member
+	// Places are repositories without a DID.
+	Places []Place
+	// Pull is a change of a pull request. The events that follow from it are made in the transaction.
+	Pull  *PullChange
+	Event *pipeline.Trigger
 	// Move makes a push event hold only while its ref is where it was last seen; see Accepted.Overtaken.
 	Move   *RefMove
 	Cursor *Cursor
@@ -166,6 +183,8 @@ type Event struct {
 	Trigger    pipeline.Trigger
 	ReceivedAt time.Time
 	Tries      int
+	// Lane is what the event waits in: events of one lane are planned in order, and lanes do not wait for each other.
+	Lane string
 }
 
 // EventView is an accepted trigger as it stands.

@@ -53,7 +53,7 @@ type Config struct {
 	Capabilities *workflow.Capabilities
 	// Limits bound workflow files.
 	Limits workflow.Limits
-	// Parallel is how many repositories are planned at a time; below 1 means 4.
+	// Parallel is how many lanes (repositories, and forks that propose to them) are planned at a time; below 2 means 4.
 	Parallel int
 	// MaxTries is how often a knot that cannot be reached is tried before the event is given up; below 1 means 12.
 	MaxTries int
@@ -64,13 +64,13 @@ type Planner struct {
 	c Config
 
 	mu   sync.Mutex
-	busy map[string]bool // repositories being planned
+	busy map[string]bool // lanes being planned; true for those of a fork
 	free chan struct{}   // wakes the loop when one of them is done; has room for one
 }
 
 // New returns a planner.
 func New(c Config) *Planner {
-	if c.Parallel < 1 {
+	if c.Parallel < 2 {
 		c.Parallel = 4
 	}
 	if c.MaxTries < 1 {
@@ -96,11 +96,11 @@ func (p *Planner) Run(ctx context.Context) error {
 			select {
 			case seats <- struct{}{}:
 			case <-ctx.Done():
-				p.release(e.Trigger.Repo)
+				p.release(e.Lane)
 				continue
 			}
 			wg.Go(func() {
-				defer func() { <-seats; p.release(e.Trigger.Repo) }()
+				defer func() { <-seats; p.release(e.Lane) }()
 				p.plan(ctx, e)
 			})
 		}
@@ -116,31 +116,48 @@ func (p *Planner) Run(ctx context.Context) error {
 	return nil
 }
 
-// planning lists the repositories that are being planned.
+// planning lists the lanes that are being planned.
 func (p *Planner) planning() map[string]bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return maps.Clone(p.busy)
 }
 
-// take marks and returns the first event of every repository that was not being planned when events was read.
+// take marks and returns the first event of every lane that was not being planned when events was read. Forks take
+// at most half of the places, so that knots of strangers who do not answer never hold all of them.
 func (p *Planner) take(events []store.Event, stale map[string]bool) []store.Event {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	forks := 0
+	for _, fork := range p.busy {
+		if fork {
+			forks++
+		}
+	}
 	var out []store.Event
 	for _, e := range events {
-		if stale[e.Trigger.Repo] || p.busy[e.Trigger.Repo] {
+		if _, was := stale[e.Lane]; was {
 			continue
 		}
-		p.busy[e.Trigger.Repo] = true
+		if _, is := p.busy[e.Lane]; is {
+			continue
+		}
+		fork := e.Trigger.CodeRepo() != e.Trigger.Repo
+		if fork && forks >= max(p.c.Parallel/2, 1) {
+			continue
+		}
+		if fork {
+			forks++
+		}
+		p.busy[e.Lane] = fork
 		out = append(out, e)
 	}
 	return out
 }
 
-func (p *Planner) release(repo string) {
+func (p *Planner) release(lane string) {
 	p.mu.Lock()
-	delete(p.busy, repo)
+	delete(p.busy, lane)
 	p.mu.Unlock()
 	select {
 	case p.free <- struct{}{}:

@@ -3,66 +3,150 @@ package knot
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
+	"github.com/bluesky-social/indigo/atproto/atcrypto"
+	"github.com/bluesky-social/indigo/atproto/atdata"
+	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/gorilla/websocket"
 
 	"spindle/internal/clock"
-	"spindle/internal/tid"
 )
 
 const (
 	pingEvery    = 30 * time.Second
 	writeTimeout = 5 * time.Second
-	refUpdate    = "sh.tangled.git.refUpdate"
+
+	// RefUpdate and Pipeline are what older knots tell of a push.
+	RefUpdate = "sh.tangled.git.refUpdate"
+	Pipeline  = "sh.tangled.pipeline"
+	// pushStream is where newer knots tell of pushes, signed.
+	pushStream = "/xrpc/org.tangled.git.subscribePushes"
+	pushEvent  = "org.tangled.git.pushEvent"
 )
 
-// frame is one message of the older generation's event stream.
-type frame struct {
-	Rkey  string          `json:"rkey"`
-	NSID  string          `json:"nsid"`
-	Event json.RawMessage `json:"event"`
-
-	created int64 // nanoseconds, what cursors compare with
+// StreamFaults is what the knot's event streams tell, and how they misbehave. The zero value is an honest knot
+// that tells of a push on both streams.
+type StreamFaults struct {
+	// Older lists the kinds of event that the older stream gets for each push, in order; nil means RefUpdate.
+	Older []string
+	// NoOlder and NoNewer answer 404 instead of a stream.
+	NoOlder, NoNewer bool
+	// CutAfter ends each connection after so many messages; 0 never does.
+	CutAfter int
+	// Duplicate sends each message twice.
+	Duplicate bool
+	// Reorder sends messages that are there already in blocks of so many, each block backwards.
+	Reorder int
+	// Frame refuses a cursor of the future by a message on the open connection instead of by a status.
+	Frame bool
 }
 
-// events is the stream at /events?cursor=: what is later than the cursor (unix nanoseconds, exclusive),
-// then what happens. Without a cursor it begins with the present.
+// message is one message of a stream.
+type message struct {
+	place int64 // what cursors compare with: unix nanoseconds on the older stream, a number on the newer
+	body  []byte
+}
+
+// events is one stream: what is later than the cursor (exclusive), then what happens. Without a cursor it begins
+// with the present. A cursor ahead of everything is refused where places are numbers.
 type events struct {
-	clock clock.Clock
-	tids  *tid.Source
+	clock  clock.Clock
+	newer  bool
+	faults func() StreamFaults
 
-	mu   sync.Mutex
-	log  []frame
-	more chan struct{}
+	mu       sync.Mutex
+	log      []message
+	more     chan struct{}
+	connects []string // the cursors asked for
+	open     int
 }
 
-// push adds an event.
-func (e *events) push(nsid string, event any) {
-	text, err := json.Marshal(event)
-	if err != nil {
-		return // callers pass maps of plain values only
-	}
+// push adds a message; body gets its place.
+func (e *events) push(at time.Time, body func(place int64) []byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	at := e.clock.Now().UnixNano()
-	if n := len(e.log); n > 0 && at <= e.log[n-1].created {
-		at = e.log[n-1].created + 1
+	place := at.UnixNano()
+	if e.newer {
+		place = 1
 	}
-	e.log = append(e.log, frame{Rkey: e.tids.Next(), NSID: nsid, Event: text, created: at})
+	if n := len(e.log); n > 0 && place <= e.log[n-1].place {
+		place = e.log[n-1].place + 1
+	}
+	e.log = append(e.log, message{place: place, body: body(place)})
 	close(e.more)
 	e.more = make(chan struct{})
 }
 
 // ForgeEvent adds an event to the older stream that no push made.
-func (k *Knot) ForgeEvent(nsid string, event any) { k.events.push(nsid, event) }
+func (k *Knot) ForgeEvent(nsid string, event any) { k.ForgeEventAt(nsid, event, k.cfg.Clock.Now()) }
 
-// refUpdate is p as the older knots tell it.
-func (k *Knot) refUpdate(p Push, r *Repo) (string, any) {
-	return refUpdate, map[string]any{
-		"$type": refUpdate, "ref": p.Ref, "committerDid": p.Actor.String(), "repoDid": r.Owner.String(),
+// ForgeEventAt is ForgeEvent at another time.
+func (k *Knot) ForgeEventAt(nsid string, event any, at time.Time) {
+	text, err := json.Marshal(event)
+	if err != nil {
+		return // callers pass maps of plain values only
+	}
+	k.older.push(at, func(place int64) []byte {
+		rkey := syntax.NewTIDFromTime(time.Unix(0, place), 0).String()
+		b, _ := json.Marshal(map[string]any{"rkey": rkey, "nsid": nsid, "event": json.RawMessage(text)})
+		return b
+	})
+}
+
+// ForgePush adds a message to the newer stream that no push made, signed by key; nil leaves the signature out.
+func (k *Knot) ForgePush(event map[string]any, key atcrypto.PrivateKey) error {
+	signed, err := atdata.MarshalCBOR(event)
+	if err != nil {
+		return err
+	}
+	if key != nil {
+		sig, err := key.HashAndSign(signed)
+		if err != nil {
+			return err
+		}
+		event["sig"] = atdata.Bytes(sig)
+	}
+	k.newer.push(k.cfg.Clock.Now(), func(place int64) []byte {
+		event["seq"] = place
+		head, _ := atdata.MarshalCBOR(map[string]any{"op": int64(1), "t": pushEvent})
+		body, _ := atdata.MarshalCBOR(event)
+		return slices.Concat(head, body)
+	})
+	return nil
+}
+
+// PushEvent is a push as the newer stream tells it, without number and signature.
+func PushEvent(p Push, at time.Time) map[string]any {
+	e := map[string]any{
+		"repo": p.Repo.String(), "pusher": p.Actor.String(), "time": at.UTC().Format(syntax.AtprotoDatetimeLayout),
+		"edits": []any{map[string]any{"name": p.Ref, "old": p.OldSHA, "new": p.NewSHA}},
+	}
+	if len(p.Options) > 0 {
+		var os []any
+		for _, o := range p.Options {
+			os = append(os, o)
+		}
+		e["options"] = os
+	}
+	return e
+}
+
+// OlderEvent is a push as the older stream tells it, in the given kind.
+func (k *Knot) OlderEvent(kind string, p Push, r *Repo) any {
+	if kind == Pipeline {
+		return map[string]any{
+			"$type": Pipeline, "workflows": []any{}, "triggerMetadata": map[string]any{
+				"kind": "push", "push": map[string]any{"ref": p.Ref, "newSha": p.NewSHA, "oldSha": p.OldSHA},
+				"repo": map[string]any{"knot": "", "did": r.Owner.String(), "repo": r.Name, "defaultBranch": r.DefaultBranch},
+			},
+		}
+	}
+	return map[string]any{
+		"$type": kind, "ref": p.Ref, "committerDid": p.Actor.String(), "repoDid": r.Owner.String(),
 		"repoName": r.Name, "oldSha": p.OldSHA, "newSha": p.NewSHA,
 		"meta": map[string]any{
 			"isDefaultRef": p.Ref == "refs/heads/"+r.DefaultBranch,
@@ -71,83 +155,217 @@ func (k *Knot) refUpdate(p Push, r *Repo) (string, any) {
 	}
 }
 
-func (e *events) place(cursor int64) int {
+// stream tells both streams of p.
+func (k *Knot) stream(p Push, r *Repo) {
+	kinds := k.streamFaults().Older
+	if kinds == nil {
+		kinds = []string{RefUpdate}
+	}
+	for _, kind := range kinds {
+		k.ForgeEvent(kind, k.OlderEvent(kind, p, r))
+	}
+	records, err := k.cfg.Records.Repo(p.Repo)
+	if err == nil {
+		err = k.ForgePush(PushEvent(p, k.cfg.Clock.Now()), records.Key())
+	}
+	if err != nil {
+		k.cfg.Log.Error("a push is not told of", "repo", p.Repo, "err", err)
+	}
+}
+
+// SetStreams replaces what the streams do. Connections that are open keep what they began with.
+func (k *Knot) SetStreams(f StreamFaults) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.faults = f
+}
+
+func (k *Knot) streamFaults() StreamFaults {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.faults
+}
+
+// Renumber forgets the newer stream, as a server that was built anew: its numbers begin at 1 again.
+func (k *Knot) Renumber() {
+	k.newer.mu.Lock()
+	defer k.newer.mu.Unlock()
+	k.newer.log = nil
+}
+
+// StreamConnects lists the cursors that were asked for on the older and the newer stream.
+func (k *Knot) StreamConnects() (older, newer []string) {
+	of := func(e *events) []string {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return slices.Clone(e.connects)
+	}
+	return of(k.older), of(k.newer)
+}
+
+// StreamReaders is how many connections are open on the older and the newer stream.
+func (k *Knot) StreamReaders() (older, newer int) {
+	of := func(e *events) int {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return e.open
+	}
+	return of(k.older), of(k.newer)
+}
+
+func newEvents(c clock.Clock, newer bool, faults func() StreamFaults) *events {
+	return &events{clock: c, newer: newer, faults: faults, more: make(chan struct{})}
+}
+
+// start is the index to begin at; false: the cursor is ahead of everything.
+func (e *events) start(cursor string) (int, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for i, f := range e.log {
-		if f.created > cursor {
-			return i
+	e.connects = append(e.connects, cursor)
+	if cursor == "" {
+		return len(e.log), true
+	}
+	at, err := strconv.ParseInt(cursor, 10, 64)
+	if err != nil {
+		return 0, false
+	}
+	last := int64(0)
+	for i, m := range e.log {
+		if m.place > at {
+			return i, true
 		}
+		last = m.place
 	}
-	return len(e.log)
+	return len(e.log), !e.newer || at <= last
 }
 
-func (e *events) end() int {
+// next gives what is there from place on, at most block messages, or a channel that closes when more is.
+func (e *events) next(place, block int) ([]message, <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return len(e.log)
+	if place > len(e.log) {
+		place = 0 // numbered anew
+	}
+	if place == len(e.log) {
+		return nil, e.more
+	}
+	return slices.Clone(e.log[place:min(place+max(block, 1), len(e.log))]), nil
 }
 
-func (e *events) next(place int) (frame, bool, <-chan struct{}) {
+func (e *events) count(n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if place < len(e.log) {
-		return e.log[place], true, nil
-	}
-	return frame{}, false, e.more
+	e.open += n
 }
 
 // ServeHTTP answers the websocket.
 func (e *events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	place := e.end()
-	if text := r.URL.Query().Get("cursor"); text != "" {
-		cursor, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			http.Error(w, "invalid cursor", http.StatusBadRequest)
-			return
-		}
-		place = e.place(cursor)
+	f := e.faults()
+	if e.newer && f.NoNewer || !e.newer && f.NoOlder {
+		http.NotFound(w, r)
+		return
+	}
+	place, ok := e.start(r.URL.Query().Get("cursor"))
+	if !ok && !f.Frame {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = w.Write([]byte(`{"error":"FutureCursor","message":"cursor is ahead of the stream"}`))
+		return
 	}
 	up := websocket.Upgrader{CheckOrigin: func(*http.Request) bool { return true }}
 	conn, err := up.Upgrade(w, r, nil)
 	if err != nil {
 		return // Upgrade has answered
 	}
+	e.count(1)
+	defer e.count(-1)
+	s := &sender{events: e, conn: conn, faults: f, gone: make(chan struct{})}
 	var reading sync.WaitGroup
-	gone := make(chan struct{})
-	reading.Go(func() {
-		defer close(gone)
-		conn.SetReadLimit(4096)
-		for {
-			if _, _, err := conn.NextReader(); err != nil {
-				return
-			}
-		}
-	})
+	reading.Go(s.read)
 	defer reading.Wait()
 	defer func() { _ = conn.Close() }()
+	if !ok {
+		head, _ := atdata.MarshalCBOR(map[string]any{"op": int64(-1)})
+		body, _ := atdata.MarshalCBOR(map[string]any{"error": "FutureCursor", "message": "cursor is ahead of the stream"})
+		_ = s.write(slices.Concat(head, body))
+		return
+	}
+	s.send(r, place)
+}
+
+// sender is one connection.
+type sender struct {
+	*events
+	conn   *websocket.Conn
+	faults StreamFaults
+	gone   chan struct{}
+	sent   int
+}
+
+func (s *sender) read() {
+	defer close(s.gone)
+	s.conn.SetReadLimit(4096)
+	for {
+		if _, _, err := s.conn.NextReader(); err != nil {
+			return
+		}
+	}
+}
+
+func (s *sender) write(b []byte) error {
+	kind := websocket.TextMessage
+	if s.newer {
+		kind = websocket.BinaryMessage
+	}
+	// Socket deadlines are the machine's time, whatever clock the events have.
+	if err := s.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return err
+	}
+	return s.conn.WriteMessage(kind, b)
+}
+
+func (s *sender) send(r *http.Request, place int) {
 	ping := time.NewTicker(pingEvery)
 	defer ping.Stop()
 	for {
-		f, ok, more := e.next(place)
-		if ok {
-			place++
-			// Socket deadlines are the machine's time, whatever clock the events have.
-			if conn.SetWriteDeadline(time.Now().Add(writeTimeout)) != nil || conn.WriteJSON(f) != nil {
+		block, more := s.next(place, s.faults.Reorder)
+		place += len(block)
+		if s.faults.Reorder > 1 {
+			slices.Reverse(block)
+		}
+		for _, m := range block {
+			if !s.one(m.body) {
 				return
 			}
+		}
+		if more == nil {
 			continue
 		}
 		select {
 		case <-r.Context().Done():
 			return
-		case <-gone:
+		case <-s.gone:
 			return
 		case <-more:
 		case <-ping.C:
-			if conn.WriteControl(websocket.PingMessage, nil, time.Now().Add(writeTimeout)) != nil {
+			if s.conn.WriteControl(websocket.PingMessage, nil, time.Now().Add(writeTimeout)) != nil {
 				return
 			}
 		}
 	}
+}
+
+// one sends a message as the faults want; false: the connection is over.
+func (s *sender) one(b []byte) bool {
+	times := 1
+	if s.faults.Duplicate {
+		times = 2
+	}
+	for range times {
+		if s.write(b) != nil {
+			return false
+		}
+	}
+	s.sent++
+	return s.faults.CutAfter == 0 || s.sent < s.faults.CutAfter
 }

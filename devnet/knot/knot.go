@@ -16,7 +16,6 @@ import (
 
 	"spindle/devnet/pds"
 	"spindle/internal/clock"
-	"spindle/internal/tid"
 )
 
 // The records that a knot reads.
@@ -58,10 +57,12 @@ type Knot struct {
 	cfg    Config
 	git    string // path of the program
 	notify *notifier
-	events *events
+	older  *events
+	newer  *events
 
-	mu    sync.Mutex
-	repos map[syntax.DID]*Repo
+	mu     sync.Mutex
+	repos  map[syntax.DID]*Repo
+	faults StreamFaults
 }
 
 // Repo is one git repository on the knot.
@@ -79,10 +80,9 @@ func New(c Config) (*Knot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find git: %w", err)
 	}
-	return &Knot{
-		cfg: c, git: git, notify: newNotifier(c), repos: map[syntax.DID]*Repo{},
-		events: &events{clock: c.Clock, tids: tid.New(c.Clock), more: make(chan struct{})},
-	}, nil
+	k := &Knot{cfg: c, git: git, notify: newNotifier(c), repos: map[syntax.DID]*Repo{}}
+	k.older, k.newer = newEvents(c.Clock, false, k.streamFaults), newEvents(c.Clock, true, k.streamFaults)
+	return k, nil
 }
 
 // Close gives up the notices that are not delivered and waits for their goroutines.
@@ -205,13 +205,14 @@ func (k *Knot) env() []string {
 	}
 }
 
-// Handler serves git remotes, /xrpc/ of the record repositories, and /events.
+// Handler serves git remotes, /xrpc/ of the record repositories, and the event streams of both generations.
 func (k *Knot) Handler() http.Handler {
 	mux := http.NewServeMux()
 	records := k.cfg.Records.Handler()
 	mux.Handle("/xrpc/", records)
 	mux.Handle("/.well-known/", records)
-	mux.Handle("/events", k.events)
+	mux.Handle("/events", k.older)
+	mux.Handle(pushStream, k.newer)
 	mux.HandleFunc("/", k.serveGit)
 	return mux
 }

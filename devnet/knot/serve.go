@@ -167,7 +167,7 @@ func (k *Knot) announce(req *http.Request, r *Repo, actor syntax.DID, cmds comma
 		p := Push{
 			Repo: r.DID, Ref: u.ref, OldSHA: u.old, NewSHA: u.new, Actor: actor, Options: cmds.options,
 		}
-		k.events.push(k.refUpdate(p, r))
+		k.stream(p, r)
 		text.WriteString(k.notify.tell(req.Context(), p))
 	}
 	return text.String()

@@ -102,7 +102,7 @@ func (c *Claims) payload(dev bool) (payload, error) {
 // sourced says whether it is known who asserts the actor.
 func (c *Claims) sourced() bool {
 	switch c.ActorSource {
-	case pipeline.FromKnot, pipeline.FromCaller, pipeline.FromRecord, pipeline.FromServer:
+	case pipeline.FromKnot, pipeline.FromCaller, pipeline.FromRecord, pipeline.FromServer, pipeline.FromStream, pipeline.FromClaim:
 		return true
 	case "":
 		return c.Actor == ""
