@@ -161,7 +161,7 @@ func (d *Daemon) outside(ctx context.Context) (outside, error) {
 func (d *Daemon) work(out outside, vault *secrets.Vault, issuer *oidc.Issuer, output *logs.Logs) error {
 	o := d.o
 	d.ingest = ingest.New(ingest.Config{
-		Store: d.store, Prover: out.prover, Knots: out.knots, Hostname: o.Hostname, PublicURL: o.PublicURL,
+		Store: d.store, Prover: out.prover, Knots: out.knots, Signatures: out.directory, Hostname: o.Hostname, PublicURL: o.PublicURL,
 		Dial: out.guard.DialContext, Clock: o.Clock, Log: o.Log, Count: d.metrics.Refused, Health: d.health.Set,
 		Gaps: gaps{d},
 		Moved: func(did string) {

@@ -52,6 +52,8 @@ type Options struct {
 	// Jetstream is the record stream's subscribe address, PLC the directory of did:plc.
 	Jetstream string
 	PLC       string
+	// NoKnotStreams leaves the event streams of knots alone: pushes are then heard of by calls only.
+	NoKnotStreams bool
 	// Dev allows plain http and private addresses, and Hosts then maps names to addresses.
 	Dev   bool
 	Hosts map[string]string

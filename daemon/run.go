@@ -43,6 +43,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	if d.o.Jetstream != "" {
 		readers.Go(func() { d.report("record stream", d.ingest.Follow(reading, d.o.Jetstream)) })
 	}
+	if !d.o.NoKnotStreams {
+		readers.Go(func() { d.report("knots", d.ingest.FollowKnots(reading)) })
+	}
 	readers.Go(func() { d.report("records", d.ingest.Prove(reading)) })
 	readers.Go(func() { d.report("catch-up", d.ingest.CatchUp(reading)) })
 	readers.Go(func() { d.report("backfill", d.backfill.Run(reading)) })

@@ -219,6 +219,9 @@ func (r *Repo) Move(to *Knot) error {
 	return nil
 }
 
+// KnotOf is the knot that a repository is on.
+func (n *Net) KnotOf(r *Repo) *Knot { return r.host() }
+
 // host is the knot that the repository is on.
 func (r *Repo) host() *Knot {
 	r.net.mu.Lock()

@@ -94,7 +94,7 @@ func newBench(t *testing.T, change ...func(*Config)) *bench {
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Count: b.tries.add, Health: func(string, bool, string) {},
 		Patience: time.Millisecond,
 	}
-	c.Prover, c.Knots = b.outside(client)
+	c.Prover, c.Knots, c.Signatures = b.outside(client)
 	for _, f := range change {
 		f(&c)
 	}
@@ -103,7 +103,7 @@ func newBench(t *testing.T, change ...func(*Config)) *bench {
 }
 
 // outside is the real prover and the real knot client on the bench's network.
-func (b *bench) outside(client *http.Client) (*identity.Prover, *knot.Client) {
+func (b *bench) outside(client *http.Client) (*identity.Prover, *knot.Client, *identity.Directory) {
 	git, err := knot.FindGit(b.t.Context(), "")
 	if err != nil {
 		b.t.Skip("needs git: " + err.Error())
@@ -112,7 +112,7 @@ func (b *bench) outside(client *http.Client) (*identity.Prover, *knot.Client) {
 	prover := identity.NewProver(identity.ProverConfig{Directory: dir, Client: client})
 	knots, err := knot.New(knot.Config{Git: git, RepoDir: b.t.TempDir(), Directory: dir, Prover: prover, Dev: true})
 	require.NoError(b.t, err)
-	return prover, knots
+	return prover, knots, dir
 }
 
 // run follows the network's stream and proves what it hints at, until halt or the end of the test.
@@ -123,6 +123,19 @@ func (b *bench) run() {
 	b.done.Go(func() { _ = b.Prove(ctx) })
 	b.t.Cleanup(b.halt)
 	until(b.t, func() bool { return b.net.Jetstream().Subscribers() == 1 }, "connected")
+}
+
+// runKnots is run with the streams of the knots as well.
+func (b *bench) runKnots() {
+	b.run()
+	b.followKnots()
+}
+
+func (b *bench) followKnots() {
+	ctx, stop := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() { _ = b.FollowKnots(ctx) })
+	b.t.Cleanup(func() { stop(); done.Wait() })
 }
 
 func (b *bench) halt() {

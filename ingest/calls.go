@@ -93,17 +93,8 @@ func (in *Ingest) Push(ctx context.Context, c PushCall) (Answer, error) {
 	if err := in.admit(ctx, repo); err != nil {
 		return Answer{}, err
 	}
-	actor := c.Actor
-	if actor == "" {
-		// A knot that does not say who pushed let somebody push who may; the owner stands for them.
-		actor = repo.Owner
-	}
 	// That a branch is gone is an event like any other move of it: what comes after it is not what was before.
-	return in.accept(ctx, pipeline.Trigger{
-		Key:  strings.Join([]string{"push", c.Repo, c.Ref, c.Old, c.New}, ":"),
-		Kind: pipeline.Push, Repo: c.Repo, Actor: actor, ActorSource: pipeline.FromKnot,
-		Ref: c.Ref, Commit: c.New, Old: c.Old, Options: c.Options,
-	})
+	return in.accept(ctx, pushTrigger(repo, c, pipeline.FromKnot, in.c.Clock.Now()))
 }
 
 // Manual starts a run of a commit for a person who may push to the repository.

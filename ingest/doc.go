@@ -10,6 +10,9 @@
 // binds them to a repository (DID document, manifest, declaration), asks the gate at the door, writes the
 // event, and waits a short while for what came of it, so that the pusher gets an answer worth reading.
 //
+// The event streams of knots are read for repositories that are served here. What they tell becomes a hint as well,
+// and is proven: by the repository's signature, or by asking the knot whether the ref holds the commit.
+//
 // It refuses: records without proof, events for repositories that are not served here, callers who speak
 // for a repository that is not theirs, refs and object names that are not well formed.
 package ingest

@@ -36,6 +36,12 @@ type Store interface {
 	Sighted(ctx context.Context, repo string) (time.Time, error)
 	OpenGaps(ctx context.Context) ([]store.Gap, error)
 	CloseGap(ctx context.Context, g store.Gap) (bool, error)
+	RepoNamed(ctx context.Context, knot, owner, name string) (store.RepoBinding, bool, error)
+	ForgetCursor(ctx context.Context, source, host, protocol string) error
+	Pull(ctx context.Context, ticket string) (store.Pull, bool, error)
+	RoundTicket(ctx context.Context, uri string) (string, bool, error)
+	Granters(ctx context.Context) ([]string, error)
+	Place(ctx context.Context, id string) (store.Place, bool, error)
 }
 
 // Prover fetches signed proofs of records.
@@ -62,6 +68,7 @@ type Knots interface {
 	Collaborators(ctx context.Context, repo string) ([]string, error)
 	Locate(ctx context.Context, repo string) (knot.Source, error)
 	RefContains(ctx context.Context, src knot.Source, ref, sha string) (bool, error)
+	RefHolds(ctx context.Context, src knot.Source, ref, sha string) (bool, error)
 }
 
 // Config is what an Ingest needs. All fields are required but OnlyFollowed, Gaps, Provers, Patience and Moved.
@@ -69,6 +76,8 @@ type Config struct {
 	Store  Store
 	Prover Prover
 	Knots  Knots
+	// Signatures checks the pushes that a knot's stream has signed.
+	Signatures Signatures
 	// Hostname is this spindle's; a repository chooses it by this name or by did:web:<name>.
 	Hostname string
 	// PublicURL is where people find the pages, without a slash at its end.

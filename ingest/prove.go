@@ -233,6 +233,8 @@ func (in *Ingest) effects(ctx context.Context, r store.Recheck) (store.Effects, 
 		return in.patch(ctx, r)
 	case syncHint:
 		return in.resync(ctx, r.DID)
+	case pushEventNSID, refUpdateNSID, pipelineNSID:
+		return in.claim(ctx, r)
 	}
 	return store.Effects{}, fmt.Errorf("collection %q is not followed", r.Collection)
 }

@@ -26,3 +26,6 @@ func Unsigned(message []byte) (signed, signature []byte, err error) {
 	}
 	return signed, sig, nil
 }
+
+// Fields reads one DAG-CBOR object, bounded, as plain values. Errors: those of reading DAG-CBOR.
+func Fields(raw []byte) (map[string]any, error) { return parse(raw) }

@@ -38,6 +38,7 @@ type config struct {
 	StateDir    string   `env:"SPINDLE_SERVER_STATE_DIR, default=state"` // (own)
 	Jetstream   string   `env:"SPINDLE_SERVER_JETSTREAM_ENDPOINT, default=wss://jetstream1.us-west.bsky.network/subscribe"`
 	PLC         string   `env:"SPINDLE_SERVER_PLC_URL, default=https://plc.directory"`
+	KnotStreams bool     `env:"SPINDLE_SERVER_KNOT_STREAMS, default=true"` // (own)
 	Dev         bool     `env:"SPINDLE_SERVER_DEV, default=false"`
 	DevHosts    []string `env:"SPINDLE_SERVER_DEV_EXTRA_HOSTS"`
 	MaxJobs     int      `env:"SPINDLE_SERVER_MAX_JOB_COUNT, default=2"`

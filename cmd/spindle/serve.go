@@ -73,7 +73,7 @@ func serve(ctx context.Context, environ []string, stderr io.Writer) error {
 		Admission: rbac.Admission(c.Admission), KeyPath: c.KeyPath, OIDCKeyPath: c.OIDCKeyPath,
 		OIDCIssuer: c.OIDCIssuer, SecretsKeyPath: c.SecretsKey, DBPath: c.DBPath, LogDir: c.LogDir,
 		RepoDir: c.RepoDir, StateDir: state, ListenAddr: c.ListenAddr, MetricsAddr: c.MetricsAddr,
-		Jetstream: c.Jetstream, PLC: c.PLC, Dev: c.Dev, Hosts: hosts, Git: c.Git, Engines: places,
+		Jetstream: c.Jetstream, NoKnotStreams: !c.KnotStreams, PLC: c.PLC, Dev: c.Dev, Hosts: hosts, Git: c.Git, Engines: places,
 		Labels: c.Labels, Seats: c.MaxJobs, Timeout: c.Timeout, MaxTimeout: c.MaxTimeout, Drain: c.Drain,
 		ReadEvery: c.ReadEvery, LookEvery: c.LookEvery, LateAge: c.LateAge,
 		Origins: c.Origins, Clock: clock.Real{}, Log: log,
