@@ -102,6 +102,7 @@ func (g gaps) Gap(ctx context.Context, source, host string, from, to int64, reas
 // edge gives err the name that the edge's closed list has for it. Unknown errors pass and become internal ones.
 func edge(err error) error {
 	var refused *ingest.Refusal
+	var unbound *knot.BindError
 	switch {
 	case err == nil:
 		return nil
@@ -120,6 +121,10 @@ func edge(err error) error {
 		return &xrpc.Error{Code: code, Message: refused.Sentence}
 	case errors.Is(err, ingest.ErrInput):
 		return &xrpc.Error{Code: xrpc.InvalidRequest, Message: err.Error()}
+	case errors.Is(err, ingest.ErrNotServed) && errors.As(err, &unbound):
+		// Which of the three statements is missing.
+		why, _ := knot.Sentence(unbound)
+		return &xrpc.Error{Code: xrpc.RepoNotVerified, Message: "the repository is not bound here: " + why}
 	case errors.Is(err, ingest.ErrNotServed):
 		if why, ok := knot.Sentence(err); ok {
 			return &xrpc.Error{Code: xrpc.RepoNotVerified, Message: "the repository is not served here: " + why}

@@ -96,6 +96,9 @@ type known struct{ in *Ingest }
 
 // Gap implements Gaps. It returns once the hints stand.
 func (k known) Gap(ctx context.Context, _, _ string, _, _ int64, reason string) error {
+	if err := k.in.askMembers(ctx); err != nil {
+		return err
+	}
 	repos, err := k.in.c.Store.Repos(ctx)
 	if err != nil {
 		return err
@@ -129,5 +132,9 @@ func (in *Ingest) resync(ctx context.Context, did string) (store.Effects, error)
 			e.Rechecks = append(e.Rechecks, bindAgain(b.Repo))
 		}
 	}
+	if ok, err := in.grants(ctx, did); err != nil || !ok {
+		return e, err
+	}
+	e.Rechecks = append(e.Rechecks, store.Recheck{DID: did, Collection: membersHint, Rkey: "self"})
 	return e, nil
 }

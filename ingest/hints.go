@@ -21,7 +21,8 @@ const (
 
 // Collections lists what the server asks a record stream for.
 func Collections() []string {
-	return []string{declarationNSID, manifestNSID, collaboratorNSID, ticketNSID, patchNSID}
+	return []string{declarationNSID, manifestNSID, collaboratorNSID, ticketNSID, patchNSID,
+		olderRepoNSID, olderCollaboratorNSID, memberNSID}
 }
 
 // hints is what a frame hints at; nothing for frames that concern nobody here.
@@ -53,11 +54,11 @@ const syncHint = "#sync"
 // hint is what one operation hints at. Repositories tell of themselves, and everybody may open a pull request, so
 // their collections are taken from all; declarations only of owners whose repositories are served here.
 func (in *Ingest) hint(ctx context.Context, did string, o Op) (store.Recheck, bool) {
-	if !strings.HasPrefix(o.Collection, "org.tangled.") {
+	if !strings.HasPrefix(o.Collection, "org.tangled.") && !strings.HasPrefix(o.Collection, "sh.tangled.") {
 		return store.Recheck{}, false
 	}
 	switch o.Collection {
-	case manifestNSID, collaboratorNSID, ticketNSID, patchNSID, declarationNSID:
+	case manifestNSID, collaboratorNSID, ticketNSID, patchNSID, declarationNSID, olderRepoNSID, olderCollaboratorNSID, memberNSID:
 	default:
 		return store.Recheck{}, false
 	}
@@ -67,7 +68,7 @@ func (in *Ingest) hint(ctx context.Context, did string, o Op) (store.Recheck, bo
 	if _, err := syntax.ParseRecordKey(o.Rkey); err != nil {
 		return store.Recheck{}, false
 	}
-	if (in.c.OnlyFollowed || o.Collection == declarationNSID) && !in.follows(ctx, did) {
+	if (in.c.OnlyFollowed || o.Collection == declarationNSID || strings.HasPrefix(o.Collection, "sh.")) && !in.follows(ctx, did) {
 		in.c.Count("record_not_followed")
 		return store.Recheck{}, false
 	}

@@ -41,12 +41,14 @@ type Store interface {
 	Pull(ctx context.Context, ticket string) (store.Pull, bool, error)
 	RoundTicket(ctx context.Context, uri string) (string, bool, error)
 	Granters(ctx context.Context) ([]string, error)
-	Place(ctx context.Context, id string) (store.Place, bool, error)
+	Grants(ctx context.Context, author string) (map[string]string, error)
 }
 
 // Prover fetches signed proofs of records.
 type Prover interface {
 	Record(ctx context.Context, did, collection, rkey string) (identity.Proven, error)
+	// List proves the records of a collection, at most limit; host "" means the account's own server.
+	List(ctx context.Context, did, host, collection string, limit int) ([]identity.Proven, error)
 	// Account asks anew what became of an account.
 	Account(ctx context.Context, did string) (identity.Account, error)
 	// Refresh reads did's document anew.

@@ -29,6 +29,10 @@ const mostHints = 1 << 16
 func (in *Ingest) Prove(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	// Who is on the allow-list by a record is few, and no stream is needed to know it.
+	if err := in.askMembers(ctx); err != nil && ctx.Err() == nil {
+		in.c.Log.Error("have the members read anew", "err", err)
+	}
 	busy := newBusy()
 	seats := make(chan struct{}, in.c.Provers)
 	look := 4 * in.c.Provers
@@ -231,6 +235,14 @@ func (in *Ingest) effects(ctx context.Context, r store.Recheck) (store.Effects, 
 		return in.ticket(ctx, r)
 	case patchNSID:
 		return in.patch(ctx, r)
+	case olderRepoNSID:
+		return in.olderRepo(ctx, r)
+	case olderCollaboratorNSID:
+		return in.olderCollaborators(ctx, r.DID)
+	case memberNSID:
+		return in.member(ctx, r)
+	case membersHint:
+		return in.members(ctx, r.DID)
 	case syncHint:
 		return in.resync(ctx, r.DID)
 	case pushEventNSID, refUpdateNSID, pipelineNSID:
@@ -273,9 +285,11 @@ func (in *Ingest) repository(ctx context.Context, repo string, known bool) (stor
 	if err != nil {
 		return store.Effects{}, err
 	}
-	if people == nil {
-		people = []string{}
+	also, err := in.alsoCollaborators(ctx, bound)
+	if err != nil {
+		return store.Effects{}, err
 	}
+	people = append(append([]string{}, people...), also...)
 	e := store.Effects{
 		Repos:                []store.RepoBinding{bound},
 		ReplaceCollaborators: map[string][]string{repo: people},

@@ -182,11 +182,6 @@ func (t *tx) follow(e Effects) error {
 			return fmt.Errorf("account %s: %w", a.DID, err)
 		}
 	}
-	for _, p := range e.Places {
-		if err := t.putPlace(p); err != nil {
-			return fmt.Errorf("place of %s: %w", p.ID, err)
-		}
-	}
 	for _, m := range e.Members {
 		if err := t.putMember(m); err != nil {
 			return fmt.Errorf("member %s: %w", m.DID, err)

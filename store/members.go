@@ -131,3 +131,16 @@ func (s *Store) Granters(ctx context.Context) ([]string, error) {
 		return did, scan(&did)
 	})
 }
+
+// Grants tells whom an author's records put on the allow-list, by the key of the record.
+func (s *Store) Grants(ctx context.Context, author string) (map[string]string, error) {
+	rows, err := s.r.query(ctx, "SELECT rkey, did FROM grants WHERE author = ?", author)
+	list, err := collect(rows, err, "read the members by "+author, func(scan func(...any) error) (g [2]string, err error) {
+		return g, scan(&g[0], &g[1])
+	})
+	out := map[string]string{}
+	for _, g := range list {
+		out[g[0]] = g[1]
+	}
+	return out, err
+}

@@ -96,12 +96,6 @@ type Member struct {
 	Author, Rkey string
 }
 
-// Place is where a repository without a DID of its own is: at a knot, below its owner's DID, by its name.
-type Place struct {
-	// ID stands for the repository wherever a DID would.
-	ID, Owner, Rkey, Knot, Name string
-}
-
 // Token is a service token that must not be used twice.
 type Token struct {
 	Issuer, JTI string
@@ -132,8 +126,6 @@ type Effects struct {
 	Accounts []Account
 	// ReplaceMembers gives all members that an author's records name, by author.
 	ReplaceMembers map[string][]Member
-	// Places are repositories without a DID.
-	Places []Place
 	// Pull is a change of a pull request. The events that follow from it are made in the transaction.
 	Pull  *PullChange
 	Event *pipeline.Trigger

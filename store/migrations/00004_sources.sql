@@ -39,18 +39,7 @@ CREATE TABLE grants (
 CREATE INDEX grants_did ON grants (did);
 INSERT INTO grants SELECT '', did, did FROM members WHERE source = 'record';
 
--- Where repositories without a DID of their own are.
-CREATE TABLE places (
-  id    TEXT PRIMARY KEY,
-  owner TEXT NOT NULL,
-  rkey  TEXT NOT NULL,
-  knot  TEXT NOT NULL,
-  name  TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
-CREATE INDEX places_owner ON places (owner, rkey);
-
 -- +goose Down
-DROP TABLE places;
 DROP TABLE grants;
 DROP TABLE rounds;
 DROP TABLE pulls;

@@ -1,24 +1,6 @@
 package store
 
-import (
-	"context"
-	"fmt"
-)
-
-func (t *tx) putPlace(p Place) error {
-	if len(p.ID)+len(p.Owner)+len(p.Rkey)+len(p.Knot)+len(p.Name) > 2*maxKey {
-		return fmt.Errorf("%w: the place of a repository", ErrTooLarge)
-	}
-	return t.exec1(`INSERT INTO places (id, owner, rkey, knot, name) VALUES (?, ?, ?, ?, ?)
-		ON CONFLICT (id) DO UPDATE SET name = excluded.name`, p.ID, p.Owner, p.Rkey, p.Knot, p.Name)
-}
-
-// Place is where a repository without a DID is. What was once stored for an id stays, but for the name.
-func (s *Store) Place(ctx context.Context, id string) (Place, bool, error) {
-	var p Place
-	ok, err := s.r.get(ctx, "SELECT id, owner, rkey, knot, name FROM places WHERE id = ?", []any{id}, &p.ID, &p.Owner, &p.Rkey, &p.Knot, &p.Name)
-	return p, ok, err
-}
+import "context"
 
 // RepoNamed finds the repository that an owner has at a knot by the name that its records give, or by the key of
 // the record. Two with the same name are none: an unsigned event must not be taken for the wrong one.
