@@ -257,9 +257,6 @@ func (s *knotStream) take(ctx context.Context, f knotFrame, last int64) (int64, 
 // connect opens the websocket.
 func (s *knotStream) connect(ctx context.Context, address string) (*websocket.Conn, error) {
 	dial := s.in.c.Dial
-	if dial == nil {
-		dial = new(net.Dialer).DialContext
-	}
 	release := func() bool { return true }
 	defer func() { release() }()
 	d := websocket.Dialer{HandshakeTimeout: 15 * time.Second, NetDialContext: func(c context.Context, network, addr string) (net.Conn, error) {
