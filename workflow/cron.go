@@ -65,23 +65,26 @@ func parseCron(expr, seed string) (cron.Schedule, error) {
 		return nil, fmt.Errorf("%w: it must have 5 columns (minute hour day month weekday), this has %d", errCron, len(columns))
 	}
 	parser := cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
+	var full [5]string
 	for i, c := range columns {
-		full, err := fields[i].spread(c, seed, i)
+		f, err := fields[i].spread(c, seed, i)
 		if err != nil {
 			return nil, err
 		}
+		full[i] = f
+	}
+	s, err := parser.Parse(strings.Join(full[:], " "))
+	if err == nil {
+		return s, nil
+	}
+	for i, c := range columns { // one by one, to name the one that is wrong
 		alone := [5]string{"*", "*", "*", "*", "*"}
-		alone[i] = full
+		alone[i] = full[i]
 		if _, err := parser.Parse(strings.Join(alone[:], " ")); err != nil {
 			return nil, fields[i].wrong(c)
 		}
-		columns[i] = full
 	}
-	s, err := parser.Parse(strings.Join(columns, " "))
-	if err != nil {
-		return nil, fmt.Errorf("%w: it cannot be read", errCron)
-	}
-	return s, nil
+	return nil, fmt.Errorf("%w: it cannot be read", errCron)
 }
 
 func (f cronField) wrong(column string) error {

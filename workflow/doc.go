@@ -10,9 +10,9 @@
 // before anything is built from them. Results go to the trigger room, which stores each Spec as JSON with
 // the digest of its source, and to the command line, which prints the diagnostics.
 //
-// It refuses, always with a sentence and a fix: what is not YAML, anchors, aliases, merge keys and custom
-// tags, several documents, duplicate and unknown keys, and keys of the language that this version does not
-// offer. It never expands a value: commands and environment values are the text that the author wrote.
+// It refuses, always with a sentence and a fix: what is not YAML, aliases that stand for too much, custom
+// tags, several documents, duplicate and unknown keys, and keys that decide what may run where the server does
+// not carry them out. It fills in nothing: commands and environment values are the text that the author wrote.
 //
 // Invariants: Parse and Compile never panic; a Spec is returned only when no diagnostic is an error; all
 // problems of a file are told at once; an invalid file is always in the Plan, so that it is visible.

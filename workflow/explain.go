@@ -129,17 +129,17 @@ func explainText() []Explanation {
 			text(command + "---\n" + command), text(command),
 		},
 		{
-			codeAnchor, "an anchor or alias, or a pattern that starts with `*` without quotes",
-			"Anchors (&name) and aliases (*name) let a small file grow without bound and hide what runs. A pattern that starts " +
-				"with a star reads as an alias, so it needs quotes.",
+			codeAnchor, "an alias without an anchor, or a pattern that starts with `*` without quotes",
+			"An alias (*name) stands for the value that an anchor (&name) before it has named; it must not stand for what it is a part of. " +
+				"A pattern that starts with a star reads as an alias, so it needs quotes.",
 			text("when:\n  - event: push\n    branch: *\n" + command),
 			text("when:\n  - event: push\n    branch: \"*\"\n" + command),
 		},
 		{
-			codeMerge, "a merge key",
-			"The key << copies keys from elsewhere. It is not part of YAML 1.2, and readers disagree on what wins.",
-			text("steps:\n  - command: make test\n    environment: {<<: {A: b}}\n"),
-			text("steps:\n  - command: make test\n    environment: {A: b}\n"),
+			codeMerge, "a merge key without a mapping",
+			"The key << copies keys from one mapping, or from each of a list of mappings. Nothing else can be merged.",
+			text("steps:\n  - command: make test\n    environment: {<<: A}\n"),
+			text("steps:\n  - command: make build\n    environment: &env {A: b}\n  - command: make test\n    environment: {<<: *env, C: d}\n"),
 		},
 		{
 			codeTag, "a tag, or a pattern that starts with `!` without quotes",

@@ -36,7 +36,7 @@ func DefaultLimits() Limits {
 	return Limits{
 		Files: 64, FileBytes: 256 << 10, Depth: 64, Nodes: 20_000, Steps: 100, Conditions: 100,
 		Patterns: 100, PatternBytes: 256, Environment: 500, ValueBytes: 120 << 10, List: 500,
-		Cells: 256, Workflows: 1000, Aliases: 10_000,
+		Cells: 256, Workflows: 1000, Aliases: 20_000,
 		Timeout: 24 * time.Hour, Diagnostics: 50,
 	}
 }

@@ -2,6 +2,9 @@ package workflow
 
 import (
 	"encoding/json"
+	"fmt"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -173,26 +176,60 @@ func TestB018NumbersKeepTheirText(t *testing.T) {
 	require.Equal(t, []string{codeEnv}, codes(ds))
 }
 
-func TestB020AnchorsAreRefusedEverywhere(t *testing.T) {
+func TestB020HonestAnchorsWork(t *testing.T) {
 	t.Parallel()
-	list := "x: &l [" + strings.Repeat("a/**, ", 400) + "b]\n" + strings.Repeat("y: *l\n", 30)
+	s := parse(t, "environment: &e {A: \"1\", B: \"2\"}\nsteps:\n  - {command: a, environment: *e}\n  - command: b\n    environment: {<<: *e, B: \"3\"}\n"+
+		"  - command: c\n    environment:\n      C: \"4\"\n      <<: [{A: \"5\", D: \"6\"}, *e]\n")
+	require.Equal(t, []Env{{"A", "1"}, {"B", "2"}}, s.Steps[0].Environment)
+	require.Equal(t, []Env{{"B", "3"}, {"A", "1"}}, s.Steps[1].Environment, "what a mapping says itself wins")
+	require.Equal(t, []Env{{"C", "4"}, {"A", "5"}, {"D", "6"}, {"B", "2"}}, s.Steps[2].Environment, "the first of several wins")
+
+	s = parse(t, "steps:\n  - &s {command: a}\n  - *s\n")
+	require.Equal(t, s.Steps[0], s.Steps[1])
+	require.Equal(t, "b", parse(t, "steps: [{command: a, environment: {A: &x b, B: *x}}]\n").Steps[0].Environment[1].Value)
+
+	var shared strings.Builder
+	shared.WriteString("cache:\n  - {key: k0, paths: &l [" + strings.Repeat("a/b, ", 399) + "b]}\n")
+	for i := range 29 {
+		fmt.Fprintf(&shared, "  - {key: k%d, paths: *l}\n", i+1)
+	}
+	s = parse(t, shared.String()+"steps: [{command: a}]\n")
+	require.Len(t, s.Cache, 30)
+	require.Len(t, s.Cache[29].Paths, 400)
+
 	for src, want := range map[string]string{
-		"environment: &e {A: \"1\"}\nsteps: [{command: a}]\n":     codeAnchor,
-		"steps:\n  - &s {command: a}\n  - *s\n":                   codeAnchor,
-		"steps:\n  - command: a\n    environment: {<<: {A: b}}\n": codeMerge,
-		"environment:\n  <<: {A: b}\nsteps: [{command: a}]\n":     codeMerge,
-		"steps: [{command: a, environment: {A: &x b, B: *x}}]\n":  codeAnchor,
-		"? &k steps\n: [{command: a}]\n":                          codeAnchor,
-		list:                                                      codeAnchor,
+		"steps: [{command: *a}]\n":                                     codeAnchor,
+		"environment: {A: *b, B: &b c}\nsteps: [{command: a}]\n":       codeAnchor,
+		"steps:\n  - command: a\n    environment: {<<: b}\n":           codeMerge,
+		"environment: {<<: {A: b}, <<: {C: d}}\nsteps: [{command: a}]": codeTwice,
 	} {
 		s, ds := Parse("x.yml", []byte(src), Limits{})
-		require.Nil(t, s)
-		for _, d := range ds {
-			if d.Code != codeLimit {
-				require.Contains(t, []string{want, codeAnchor}, d.Code)
-			}
-		}
-		require.Contains(t, codes(ds), want)
+		require.Nil(t, s, src)
+		require.Equal(t, []string{want}, codes(ds), src)
+	}
+}
+
+// B-019: what aliases stand for is counted, and never written out.
+func TestB019AliasBombsAreSmall(t *testing.T) {
+	t.Parallel()
+	bomb := "a: &a [x,x,x,x,x,x,x,x,x]\n"
+	for c := 'b'; c <= 'i'; c++ {
+		bomb += fmt.Sprintf("%c: &%c [%s*%c]\n", c, c, strings.Repeat(fmt.Sprintf("*%c,", c-1), 8), c-1)
+	}
+	for name, src := range map[string]string{
+		"nested": bomb + "steps: *i\n", "self": "a: &a [*a]\nsteps: [{command: a}]\n",
+		"self in a mapping": "steps: &s [{command: a, environment: {A: *s}}]\n",
+		"merged":            "environment: &e {<<: *e}\nsteps: [{command: a}]\n",
+		"merge bomb": "a: &a {" + strings.Repeat("k: v, ", 1) + "}\n" + strings.Repeat("b: {<<: ["+strings.Repeat("*a,", 900)+"*a]}\n", 1) +
+			strings.Repeat("c: ["+strings.Repeat("*a,", 9000)+"]\n", 1) + "steps: [{command: a}]\n",
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		s, ds := Parse("x.yml", []byte(src), Limits{})
+		runtime.ReadMemStats(&after)
+		require.Nil(t, s, name)
+		require.True(t, slices.Contains(codes(ds), codeLimit) || slices.Contains(codes(ds), codeAnchor), "%s: %v", name, ds)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(50<<20), name)
 	}
 }
 
@@ -222,8 +259,7 @@ func TestTabsInsideCommandsAreFine(t *testing.T) {
 	require.Equal(t, "a\tb", s.Steps[1].Command)
 }
 
-// TestTextsOfSeveralLines holds commands to the text that the YAML specification gives them; where the library
-// reads another one, the file is refused.
+// TestTextsOfSeveralLines holds commands to the text that the YAML specification gives them.
 func TestTextsOfSeveralLines(t *testing.T) {
 	t.Parallel()
 	const head, tail = "steps:\n  - name: x\n    command: ", "\n    environment: {A: b}\n"
@@ -238,6 +274,8 @@ func TestTextsOfSeveralLines(t *testing.T) {
 		"\"a\n      b\n\n      c\"":                           "a b\nc",
 		"'it''s\n      b'":                                    "it's b",
 		"a\n        b\n      c\n      d":                      "a b c d",
+		"a\n        b\n      ---c\n        d\n      'e'":      "a b ---c d 'e'",
+		"a\n\n      b # c":                                    "a\nb",
 		"a # not this":                                        "a",
 		"a#b":                                                 "a#b",
 		"\"a # b\"":                                           "a # b",
@@ -249,10 +287,8 @@ func TestTextsOfSeveralLines(t *testing.T) {
 		require.Equal(t, []Env{{"A", "b"}}, s.Steps[0].Environment)
 	}
 	for src, code := range map[string]string{
-		"|\n      \ta\n      # b":                        codeTab,
-		">-\n\n      \ta":                                codeTab,
-		"a\n        b\n      ---c\n        d\n      'e'": codeYAML,
-		"a\n\n      b # c":                               codeYAML,
+		"|\n      \ta\n      # b": codeTab,
+		">-\n\n      \ta":         codeTab,
 	} {
 		s, ds := Parse("x.yml", []byte(head+src+tail), Limits{})
 		require.Nil(t, s, "%q", src)

@@ -25,9 +25,19 @@ type report struct {
 // pos is a place in the file. The zero pos is the file as a whole.
 type pos struct{ line, column int }
 
+// dedupe is how many of the newest diagnostics a new one is compared with.
+const dedupe = 50
+
 func (r *report) add(s Severity, at pos, code, message, fix string) {
 	if s == Error {
 		r.errors++
+	}
+	// An alias shows the same mistake once more.
+	for i := max(0, len(r.found)-dedupe); i < len(r.found); i++ {
+		if f := r.found[i]; f.Line == at.line && f.Column == at.column && f.Code == code && f.Message == message {
+			r.open = false
+			return
+		}
 	}
 	r.open = len(r.found) < r.limit
 	if !r.open {

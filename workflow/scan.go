@@ -32,7 +32,9 @@ func scanBytes(r *report, src []byte, lim Limits) {
 	blank, run := 0, 0
 	body := -1 // indentation of the line that started a block scalar, or -1
 	first := false
-	for i, line := range bytes.Split(src, []byte("\n")) {
+	i := -1
+	for line := range bytes.SplitSeq(src, []byte("\n")) {
+		i++
 		at := pos{i + 1, 1}
 		if !scanLine(r, at, line) {
 			return
@@ -59,6 +61,9 @@ func scanBytes(r *report, src []byte, lim Limits) {
 			continue
 		}
 		body, first = -1, false
+		if strings.HasPrefix(text, "%TAG") {
+			r.err(at, codeTag, "remove the line", "%%TAG directives are not supported")
+		}
 		if text[indent] == '\t' {
 			r.err(pos{i + 1, indent + 1}, codeTab, "replace the tab with spaces",
 				"YAML does not allow tabs for indentation")
@@ -69,8 +74,21 @@ func scanBytes(r *report, src []byte, lim Limits) {
 	}
 }
 
+// plainText tells whether line is printable ASCII throughout, as most lines are.
+func plainText(line []byte) bool {
+	for _, c := range line {
+		if c < ' ' || c >= 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
 // scanLine tells whether line is text; what is not has been reported.
 func scanLine(r *report, at pos, line []byte) bool {
+	if plainText(line) {
+		return true
+	}
 	if !utf8.Valid(line) {
 		r.err(at, codeEncoding, "save the file as UTF-8", "the line is not UTF-8")
 		return false
@@ -115,27 +133,25 @@ func tokenize(r *report, src []byte, lim Limits) token.Tokens {
 // scanTokens bounds nesting and size before the parser recurses, and refuses what the language leaves out.
 func scanTokens(r *report, src []byte, tokens token.Tokens, lim Limits) {
 	var s shape
+	anchors := map[string]bool{}
 	for i, t := range tokens {
 		at := place(t)
 		switch t.Type {
 		case token.InvalidType:
 			syntax(r, src, t, t.Error)
 			return
-		case token.AnchorType, token.AliasType:
-			alias(r, tokens, i)
-			continue
-		case token.MergeKeyType:
-			r.err(at, codeMerge, "write the keys out", `merge keys ("<<") are not supported`)
-			continue
-		case token.TagType:
-			tag(r, t)
-			continue
-		case token.DirectiveType:
-			if i+1 < len(tokens) && tokens[i+1].Value == "TAG" {
-				r.err(at, codeTag, "remove the line", "%%TAG directives are not supported")
+		case token.AnchorType:
+			if i+1 < len(tokens) {
+				anchors[tokens[i+1].Value] = true
 			}
 			continue
-		case token.CommentType, token.DocumentEndType, token.CollectEntryType:
+		case token.AliasType:
+			strayAlias(r, tokens, i, anchors)
+			continue
+		case token.TagType:
+			tag(r, at, t.Value, src)
+			continue
+		case token.MergeKeyType, token.DirectiveType, token.CommentType, token.DocumentEndType, token.CollectEntryType:
 			continue
 		case token.DocumentHeaderType:
 			s = shape{}
@@ -205,37 +221,44 @@ func (s *shape) enter(column int) {
 	}
 }
 
-// alias reports an anchor or alias. An unquoted glob that starts with a star reads as an alias.
-func alias(r *report, tokens token.Tokens, i int) {
+// strayAlias reports an alias that has no anchor before it. An unquoted pattern that starts with a star reads as one.
+func strayAlias(r *report, tokens token.Tokens, i int, anchors map[string]bool) {
 	t := tokens[i]
 	word := ""
 	if i+1 < len(tokens) && tokens[i+1].Position.Line == t.Position.Line {
 		word = tokens[i+1].Value
 	}
 	switch {
-	case t.Type == token.AnchorType:
-		r.err(place(t), codeAnchor, "remove it and write the value out where it is used",
-			"anchors are not supported (found %s)", quoted("&"+word))
+	case anchors[word]:
 	case word == "" || strings.ContainsAny(word, "*./{}[],"):
 		r.err(place(t), codeAnchor, `put the pattern in quotes, such as "*"`,
-			"a value that starts with * is an alias in YAML, and aliases are not supported")
+			"a value that starts with * is an alias in YAML, and this one has no anchor")
 	default:
-		r.err(place(t), codeAnchor, "write the value out", "aliases are not supported (found %s)", quoted("*"+word))
+		fix := "put the value in quotes, or write an anchor &" + clean(word, 40) + " before it"
+		r.err(place(t), codeAnchor, fix, "the alias %s has no anchor before it", quoted("*"+word))
 	}
 }
 
-// tag reports a tag that is not one of YAML's own. An unquoted exclusion reads as a tag.
-func tag(r *report, t *token.Token) {
-	switch t.Value {
+// tag reports a tag that is not one of YAML's own; it stands at at of src. An unquoted exclusion reads as a tag, and so
+// does an unquoted condition that starts with "not".
+func tag(r *report, at pos, name string, src []byte) {
+	switch name {
 	case "!!str", "!!int", "!!float", "!!bool", "!!null", "!!map", "!!seq":
 		return
 	}
-	word := strings.TrimRight(t.Value, "]}, ")
+	word := name
+	if lines := bytes.Split(src, []byte("\n")); at.line <= len(lines) {
+		rs := []rune(string(lines[at.line-1]))
+		if at.column <= len(rs) && rs[at.column-1] == '!' { // as it is in the file, not as the library reads it
+			word, _, _ = strings.Cut(string(rs[at.column-1:]), " ")
+		}
+	}
+	word = strings.TrimRight(word, "]}, ")
 	fix := "remove the tag"
 	if !strings.HasPrefix(word, "!!") && word != "!" {
-		fix += "; to exclude a pattern, put it in quotes: " + quoted(word)
+		fix += "; to exclude a pattern, or to write not, put it in quotes: " + quoted(word)
 	}
-	r.err(place(t), codeTag, fix, "a value that starts with ! is a tag in YAML, and tags are not supported (found %s)", quoted(word))
+	r.err(at, codeTag, fix, "a value that starts with ! is a tag in YAML, and tags are not supported (found %s)", quoted(word))
 }
 
 func place(t *token.Token) pos {

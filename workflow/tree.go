@@ -3,12 +3,9 @@ package workflow
 import (
 	"bytes"
 	"errors"
-	"strings"
+	"io"
 
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
-	"github.com/goccy/go-yaml/token"
+	"go.yaml.in/yaml/v4"
 )
 
 // kind is what a node is.
@@ -30,6 +27,7 @@ type node struct {
 	plain bool // a scalar without quotes
 	items []*node
 	pairs []pair
+	size  int // of this value with all that is in it, aliases written out
 }
 
 type pair struct {
@@ -57,12 +55,15 @@ func readTree(r *report, src []byte, lim Limits) *node {
 	if r.failed() {
 		return nil
 	}
-	src = bytes.ReplaceAll(bytes.TrimPrefix(src, []byte("\ufeff")), []byte("\r\n"), []byte("\n"))
-	doc := parseDocument(r, src, lim)
+	src = bytes.TrimPrefix(src, []byte(bom))
+	if bytes.IndexByte(src, '\r') >= 0 {
+		src = bytes.ReplaceAll(src, []byte("\r\n"), []byte("\n"))
+	}
+	doc := document(r, src, lim)
 	if doc == nil || r.failed() {
 		return nil
 	}
-	b := builder{report: r, lim: lim}
+	b := builder{report: r, lim: lim, src: src}
 	n := b.node(doc, 0, pos{1, 1})
 	if r.failed() {
 		return nil
@@ -74,8 +75,11 @@ func readTree(r *report, src []byte, lim Limits) *node {
 	return n
 }
 
-// parseDocument runs the YAML library over src and returns the one document that must be in it.
-func parseDocument(r *report, src []byte, lim Limits) (body ast.Node) {
+// maxDocuments is how many documents of a file are looked at. One may hold something.
+const maxDocuments = 100
+
+// document runs the YAML library over src and returns the one document that must be in it.
+func document(r *report, src []byte, lim Limits) (body *yaml.Node) {
 	// The library is not ours and the bytes are hostile: whatever it trips over is a fault of this one file.
 	defer func() {
 		if p := recover(); p != nil {
@@ -83,122 +87,162 @@ func parseDocument(r *report, src []byte, lim Limits) (body ast.Node) {
 			r.err(pos{}, codeYAML, "write the file in a simpler form", "the file cannot be read as YAML")
 		}
 	}()
-	tokens := tokenize(r, src, lim)
-	if r.failed() {
-		return nil
-	}
-	scanTokens(r, src, tokens, lim)
-	if r.failed() {
-		return nil
-	}
-	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
-	if err != nil {
-		var e yaml.Error
-		if errors.As(err, &e) {
-			syntax(r, src, e.GetToken(), e.GetMessage())
-		} else {
-			r.err(pos{}, codeYAML, "write the file in a simpler form", "the file cannot be read as YAML")
-		}
-		return nil
-	}
-	for _, d := range file.Docs {
+	decoder := yaml.NewDecoder(bytes.NewReader(src))
+	for range maxDocuments {
+		var doc yaml.Node
+		err := decoder.Decode(&doc)
 		switch {
-		case empty(d.Body):
+		case errors.Is(err, io.EOF):
+			if body == nil {
+				r.err(pos{1, 1}, codeEmpty, "write at least steps: with one command", "the file is empty")
+			}
+			return body
+		case err != nil:
+			diagnose(r, src, lim, err)
+			return nil
+		case doc.Kind != yaml.DocumentNode || len(doc.Content) == 0 || empty(doc.Content[0]):
 		case body == nil:
-			body = d.Body
+			body = doc.Content[0]
 		default:
-			r.err(place(d.Body.GetToken()), codeDocuments, "put it into a file of its own",
+			r.err(placeOf(doc.Content[0]), codeDocuments, "put it into a file of its own",
 				"one file holds one workflow; a second document starts here")
 			return nil
 		}
 	}
-	if body == nil {
-		r.err(pos{1, 1}, codeEmpty, "write at least steps: with one command", "the file is empty")
-	}
-	return body
+	r.err(pos{1, 1}, codeDocuments, "write one document", "the file has more than %d documents", maxDocuments)
+	return nil
 }
 
 // empty tells whether a document holds nothing that counts.
-func empty(n ast.Node) bool {
-	switch n.(type) {
-	case nil, *ast.NullNode, *ast.CommentNode, *ast.CommentGroupNode, *ast.DirectiveNode:
-		return true
-	}
-	return false
-}
+func empty(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" && n.Value == "" }
 
-// builder turns the library's tree into ours.
+func placeOf(n *yaml.Node) pos { return pos{max(n.Line, 1), max(n.Column, 1)} }
+
+// builder turns the library's tree into ours, with aliases and merge keys written out.
 type builder struct {
 	*report
-	lim   Limits
-	nodes int
+	lim     Limits
+	src     []byte
+	nodes   int // values of the file
+	aliased int // values that aliases stand for
+	stopped bool
+	// anchors are the values that aliases stand for: once whole, and nil while they are being built.
+	anchors map[*yaml.Node]*node
 }
 
-// node converts n, which is depth collections deep; at is used where the library knows no place.
-func (b *builder) node(n ast.Node, depth int, at pos) *node {
-	out := &node{at: at}
+// quotedStyles are the scalars whose text is not in the file as it is.
+const quotedStyles = yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
+
+// node converts n, which is depth collections deep; at is used where n has no place of its own.
+func (b *builder) node(n *yaml.Node, depth int, at pos) *node {
+	out := &node{at: placeOf(n), size: 1}
 	b.nodes++
-	if b.nodes > b.lim.Nodes || depth > b.lim.Depth {
-		if b.nodes == b.lim.Nodes+1 || depth > b.lim.Depth {
-			b.err(at, codeLimit, "split the workflow into several files",
-				"the file holds more than the %d values or %d levels allowed", b.lim.Nodes, b.lim.Depth)
+	switch {
+	case b.stopped:
+		return out
+	case depth > b.lim.Depth:
+		b.stopped = true
+		b.err(out.at, codeLimit, "nest less", "collections nest deeper than the %d levels allowed", b.lim.Depth)
+		return out
+	case b.nodes > b.lim.Nodes:
+		b.stopped = true
+		b.err(out.at, codeLimit, "split the workflow into several files", "the file holds more than the %d values allowed", b.lim.Nodes)
+		return out
+	}
+	if n.Anchor != "" {
+		if b.anchors == nil {
+			b.anchors = map[*yaml.Node]*node{}
 		}
-		return out
+		b.anchors[n] = nil
+		defer func() { b.anchors[n] = out }()
 	}
-	if n == nil {
-		return out
+	if n.Style&yaml.TaggedStyle != 0 {
+		tag(b.report, out.at, n.Tag, b.src)
 	}
-	if t := n.GetToken(); t != nil {
-		out.at = place(t)
-	}
-	switch n := n.(type) {
-	case *ast.NullNode:
-		out.at = at
-	case *ast.StringNode:
+	switch n.Kind {
+	case yaml.ScalarNode:
+		out.plain = n.Style&quotedStyles == 0
+		if out.plain && n.Tag == "!!null" {
+			out.at, out.plain = at, false
+			break
+		}
 		out.kind, out.text = scalar, n.Value
-		out.plain = n.Token.Type == token.StringType
-		// A plain text of several lines is folded to one, and ends at a comment. Where the library keeps a
-		// line break or a comment, other readers do not, and the author meant one or the other.
-		if out.plain && (strings.Contains(n.Value, "\n") || strings.Contains(n.Value, " #")) {
-			b.err(out.at, codeYAML, "start the text with | and indent its lines alike",
-				"a text of several lines without quotes must not hold blank lines, comments or deeper lines")
+		if out.plain && n.Anchor != "" || n.Style&yaml.TaggedStyle != 0 {
+			out.at = b.past(out.at)
 		}
-	case *ast.LiteralNode:
-		out.kind, out.text = scalar, n.Value.Value
-	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
-		out.kind, out.text, out.plain = scalar, n.GetToken().Value, true
-	case *ast.SequenceNode:
+	case yaml.SequenceNode:
 		out.kind = sequence
-		for i, v := range n.Values {
-			item := out.at
-			if i < len(n.Entries) && n.Entries[i] != nil && n.Entries[i].Start != nil {
-				item = place(n.Entries[i].Start)
-			}
-			out.items = append(out.items, b.node(v, depth+1, item))
+		out.items = make([]*node, 0, len(n.Content))
+		for _, v := range n.Content {
+			item := b.node(v, depth+1, placeOf(v))
+			out.items = append(out.items, item)
+			out.size += item.size
 		}
-	case *ast.MappingNode:
-		b.pairs(out, n.Values, depth)
-	case *ast.MappingValueNode:
-		b.pairs(out, []*ast.MappingValueNode{n}, depth)
-	case *ast.TagNode:
-		return b.node(n.Value, depth, out.at)
+	case yaml.MappingNode:
+		b.pairs(out, n, depth)
+	case yaml.AliasNode:
+		return b.alias(n, out)
 	default:
-		b.err(out.at, codeYAML, "write it in a simpler form", "%s is not supported in a workflow file", strings.ToLower(n.Type().String()))
+		b.err(out.at, codeYAML, "write it in a simpler form", "this is not supported in a workflow file")
 	}
 	return out
 }
 
-func (b *builder) pairs(out *node, values []*ast.MappingValueNode, depth int) {
+// alias is the value that n stands for. It is shared with every other alias of it, and counted for each.
+func (b *builder) alias(n *yaml.Node, out *node) *node {
+	target := b.anchors[n.Alias]
+	if target == nil {
+		b.err(out.at, codeAnchor, "write the value out", "the alias %s stands for a value that holds it", quoted("*"+n.Value))
+		return out
+	}
+	b.aliased += target.size
+	if b.aliased > b.lim.Aliases {
+		b.stopped = true
+		b.err(out.at, codeLimit, "write fewer aliases, or smaller ones", "the aliases of the file stand for more than the %d values allowed", b.lim.Aliases)
+		return out
+	}
+	return target
+}
+
+// past is where the value begins that stands after an anchor or a tag at at.
+func (b *builder) past(at pos) pos {
+	from, ok := b.offset(at)
+	if !ok {
+		return at
+	}
+	rest := b.report.src[from:]
+	for i := 0; i < len(rest) && rest[i] != '\n'; {
+		switch rest[i] {
+		case '&', '!':
+			for i < len(rest) && rest[i] != ' ' && rest[i] != '\n' {
+				i++
+			}
+		case ' ':
+			i++
+		default:
+			return pos{at.line, at.column + len([]rune(string(rest[:i])))}
+		}
+	}
+	return at
+}
+
+func (b *builder) pairs(out *node, n *yaml.Node, depth int) {
 	out.kind = mapping
-	first := make(map[string]pos, len(values))
-	for i, v := range values {
-		key := b.node(v.Key, depth+1, out.at)
-		if i == 0 && !v.IsFlowStyle {
-			out.at = key.at
+	out.pairs = make([]pair, 0, len(n.Content)/2)
+	if len(n.Content)/2 > maxMapKeys {
+		b.err(out.at, codeLimit, "use fewer keys", "one mapping has more than the %d keys allowed", maxMapKeys)
+		return
+	}
+	first := make(map[string]pos, len(n.Content)/2)
+	var merges []pair
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		k := n.Content[i]
+		key := b.node(k, depth+1, placeOf(k))
+		if key.kind == null { // a plain null or ~ is the word itself
+			key.kind, key.text = scalar, k.Value
 		}
-		if key.kind == null && v.Key != nil && v.Key.GetToken() != nil {
-			key.kind, key.text, key.at = scalar, v.Key.GetToken().Value, place(v.Key.GetToken())
-		}
+		value := b.node(n.Content[i+1], depth+1, key.at)
+		out.size += key.size + value.size
 		if key.kind != scalar {
 			b.err(key.at, codeYAML, "write a plain word as the key", "a key must be text, this is %s", key)
 			continue
@@ -208,6 +252,35 @@ func (b *builder) pairs(out *node, values []*ast.MappingValueNode, depth int) {
 			continue
 		}
 		first[key.text] = key.at
-		out.pairs = append(out.pairs, pair{key: key.text, at: key.at, value: b.node(v.Value, depth+1, key.at)})
+		p := pair{key: key.text, at: key.at, value: value}
+		if k.Tag == "!!merge" {
+			merges = append(merges, p)
+			continue
+		}
+		out.pairs = append(out.pairs, p)
+	}
+	for _, m := range merges {
+		b.merge(out, m, first)
+	}
+}
+
+// merge puts the pairs of what << names behind those of out, but for keys that out has. Of several mappings the first
+// one wins.
+func (b *builder) merge(out *node, m pair, have map[string]pos) {
+	sources := []*node{m.value}
+	if m.value.kind == sequence {
+		sources = m.value.items
+	}
+	for _, s := range sources {
+		if s.kind != mapping {
+			b.err(m.at, codeMerge, "write << with a mapping, such as <<: *defaults", "a merge key takes a mapping or a list of mappings, this is %s", s)
+			return
+		}
+		for _, p := range s.pairs {
+			if _, there := have[p.key]; !there {
+				have[p.key] = p.at
+				out.pairs = append(out.pairs, p)
+			}
+		}
 	}
 }
