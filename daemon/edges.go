@@ -15,22 +15,26 @@ import (
 	"spindle/secrets"
 	"spindle/store"
 	"spindle/web"
+	"spindle/workflow"
 	"spindle/xrpc"
 )
 
 // edges builds what people and machines talk to.
 func (d *Daemon) edges(out outside, v *secrets.Vault, issuer *oidc.Issuer, l *logs.Logs) error {
+	schema, err := workflow.Schema(workflow.DefaultLimits())
+	if err != nil {
+		return err
+	}
 	in := intake{in: d.ingest, ids: tid.New(d.o.Clock)}
 	// Everybody who follows something waits for the same changes: they are read once for all.
 	reads := watched{Store: d.store, changes: feed.New(d.store, 0)}
-	var err error
 	d.calls, err = xrpc.New(xrpc.Config{
 		Pipelines: reads, Repos: d.store, Policy: d.store, Verbs: d.store, Retries: in,
 		Definitions: definitions{out.knots}, Secrets: vault{v}, Logs: output{logs: l, store: d.store}, Ingest: in,
 		Tokens: verifier{identity.NewVerifier(identity.VerifierConfig{
 			Audience: d.self.DID(), Directory: out.directory, Tokens: d.store, Clock: d.o.Clock,
 		})},
-		Knots: hosts{out.knots}, Owner: d.o.Owner, Documents: d.documents(issuer),
+		Knots: hosts{out.knots}, Owner: d.o.Owner, Documents: d.documents(issuer, schema),
 		Ready: d.ready, Draining: d.draining.Load, Origins: d.o.Origins, Proxies: d.o.Proxies,
 		Clock: d.o.Clock, Log: d.o.Log, Metrics: d.metrics.Registerer(),
 	})
@@ -77,15 +81,16 @@ func machine(path string) bool {
 			return true
 		}
 	}
-	return path == "/events" || path == "/_health" || path == "/_ready"
+	return path == "/events" || path == "/_health" || path == "/_ready" || path == workflow.SchemaPath
 }
 
-func (d *Daemon) documents(issuer *oidc.Issuer) []xrpc.Document {
+func (d *Daemon) documents(issuer *oidc.Issuer, schema []byte) []xrpc.Document {
 	const age = 5 * time.Minute
 	return []xrpc.Document{
 		{Path: "/.well-known/did.json", MaxAge: age, Body: d.self.Document},
 		{Path: "/.well-known/openid-configuration", MaxAge: age, Body: issuer.Discovery},
 		{Path: oidc.JWKSPath, MaxAge: age, Body: issuer.JWKS},
+		{Path: workflow.SchemaPath, ContentType: "application/schema+json", MaxAge: age, Body: func() []byte { return schema }},
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"spindle/pipeline"
 )
 
 // decoder reads a tree into a Spec. Every method reports what is wrong and returns a usable zero, so that
@@ -57,7 +59,11 @@ func (d *decoder) unknown(p pair, where string, keys []key, there map[string]boo
 	slices.Sort(known)
 	if want := foreign(p.key, known); want != "" {
 		d.err(p.at, codeKey, "rename it to "+want, "unknown key %s in %s; here it is called %s", quoted(p.key), where, quoted(want))
-		if sameShape(p.key, want) && !there[want] {
+		switch {
+		case there[want]:
+		case want == "when":
+			d.mendWhen(p)
+		case sameShape(p.key, want):
 			d.mend(p.at, p.key, want)
 		}
 		return want
@@ -72,6 +78,23 @@ func (d *decoder) unknown(p pair, where string, keys []key, there map[string]boo
 		d.mend(p.at, p.key, meant)
 	}
 	return meant
+}
+
+// mendWhen turns what other systems say for when into ours, where that is plain: conditions as they are, and the one
+// word push, pull_request or manual.
+func (d *decoder) mendWhen(p pair) {
+	v := p.value
+	switch {
+	case v.kind == sequence && len(v.items) > 0 && v.items[0].kind == mapping:
+		d.mend(p.at, p.key, "when")
+	case v.kind == scalar && v.plain && slices.Contains(events()[:3], v.text):
+		condition := "[{event: " + v.text + ", branch: [\"**\"]}]"
+		if v.text == string(pipeline.Manual) {
+			condition = "[{event: manual}]"
+		}
+		d.mend(p.at, p.key, "when")
+		d.mend(v.at, v.text, condition)
+	}
 }
 
 // sameShape tells whether the key of another system takes what ours takes, so that the name is all that differs.
@@ -196,6 +219,15 @@ func (d *decoder) bool(key string, at pos, v *node, into *bool) {
 		*into = false
 	default:
 		d.err(v.at, codeType, "write true or false, without quotes", "%s must be true or false, this is %s", quoted(key), v)
+		switch word := strings.ToLower(s); {
+		case !v.plain && (word == "true" || word == "false"):
+			d.mend(v.at, `"`+s+`"`, word)
+			d.mend(v.at, "'"+s+"'", word)
+		case v.plain && (word == "yes" || word == "on"):
+			d.mend(v.at, s, "true")
+		case v.plain && (word == "no" || word == "off"):
+			d.mend(v.at, s, "false")
+		}
 	}
 }
 

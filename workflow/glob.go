@@ -44,13 +44,30 @@ func (d *decoder) pitfalls(key string, n *node, pattern string) {
 		short := strings.TrimPrefix(strings.TrimPrefix(pattern, "refs/heads/"), "refs/tags/")
 		if key != "paths" && short != pattern {
 			d.warn(n.at, warnNever, "write "+clean(short, 60), "%s is matched without refs/heads/ or refs/tags/ in front", quoted(key))
+			d.mendText(n, pattern, short)
 		}
 	case key == "paths" && (strings.HasPrefix(pattern, "/") || strings.HasPrefix(pattern, "./")):
 		d.warn(n.at, warnNever, "write "+clean(strings.TrimLeft(pattern, "./"), 60), "paths start at the top of the repository; %s never matches", quoted(pattern))
+		d.mendText(n, pattern, strings.TrimLeft(pattern, "./"))
 	case key == "paths" && strings.HasSuffix(pattern, "/"):
 		d.warn(n.at, warnNever, "write "+clean(pattern, 60)+"**", "paths are files; %s never matches one", quoted(pattern))
+		d.mendText(n, pattern, pattern+"**")
 	case lonelyStars(pattern):
 		d.warn(n.at, warnUnused, "put ** between slashes, such as **/*.md", "** inside a name is the same as * and stops at a slash, in %s", quoted(pattern))
+	}
+}
+
+// mendText puts with in the place of old, which is the whole text of n or all of it but a ! in front.
+func (d *decoder) mendText(n *node, old, with string) {
+	if lead, ok := strings.CutSuffix(n.text, old); ok && (n.plain || !strings.ContainsAny(with, `\"'`)) {
+		at := n.at
+		if !n.plain {
+			at.column++ // the quotes
+		} else if strings.ContainsAny(with[:min(1, len(with))], "*!&") {
+			return // it would need quotes
+		}
+		at.column += len(lead)
+		d.mend(at, old, with)
 	}
 }
 

@@ -172,7 +172,7 @@ var retryKeys = sync.OnceValue(func() []key {
 
 var serviceKeys = sync.OnceValue(func() []key {
 	return []key{
-		{"image", "An OCI image.", "add image: docker.io/library/postgres:17", word(imageLimit).with(rules{"type": "string", "pattern": imageReference.String(), "not": rules{"const": HostImage}})},
+		{"image", "An OCI image.", "add image: docker.io/library/postgres:17", word(imageLimit).with(rules{"pattern": imageReference.String(), "not": rules{"const": HostImage}})},
 		{"environment", "Its variables, names to texts.", "", variables()},
 		{"ports", "What it listens on.", "", ports()},
 		{"ready", "A command that passes once it can be used.", "", word(textLimit)},

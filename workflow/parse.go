@@ -36,6 +36,7 @@ func readFile(file string, src []byte, lim Limits) parsed {
 	r := &report{file: clean(file, 300), limit: lim.Diagnostics, src: src}
 	root := readTree(r, src, lim)
 	if root == nil || dialect(r, root) {
+		r.mendTabs(lim)
 		return parsed{diagnostics: r.done()}
 	}
 	d := decoder{report: r, lim: lim}

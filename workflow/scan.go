@@ -233,6 +233,7 @@ func strayAlias(r *report, tokens token.Tokens, i int, anchors map[string]bool) 
 	case word == "" || strings.ContainsAny(word, "*./{}[],"):
 		r.err(place(t), codeAnchor, `put the pattern in quotes, such as "*"`,
 			"a value that starts with * is an alias in YAML, and this one has no anchor")
+		r.quote(place(t))
 	default:
 		fix := "put the value in quotes, or write an anchor &" + clean(word, 40) + " before it"
 		r.err(place(t), codeAnchor, fix, "the alias %s has no anchor before it", quoted("*"+word))
@@ -259,6 +260,9 @@ func tag(r *report, at pos, name string, src []byte) {
 		fix += "; to exclude a pattern, or to write not, put it in quotes: " + quoted(word)
 	}
 	r.err(at, codeTag, fix, "a value that starts with ! is a tag in YAML, and tags are not supported (found %s)", quoted(word))
+	if !strings.HasPrefix(word, "!!") && word != "!" {
+		r.quote(at)
+	}
 }
 
 func place(t *token.Token) pos {

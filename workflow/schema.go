@@ -8,12 +8,17 @@ import (
 	"strings"
 )
 
+// SchemaPath is where every server has the schema. It is the schema's $id as well, against the address that it was
+// fetched from.
+const SchemaPath = "/schema/workflow.json"
+
 // Schema is the language as a JSON Schema (2020-12), for editors. It takes every file that Parse takes under lim,
 // and refuses what can be said of values alone: a schema does not see quotes, compare times or read patterns.
 func Schema(lim Limits) ([]byte, error) {
 	lim = lim.filled()
 	root := object(workflowKeys)(lim)
 	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	root["$id"] = SchemaPath
 	root["title"] = "Workflow of a spindle"
 	root["description"] = "One file of " + Dir + " is one workflow."
 	root["allOf"] = byEngine(lim)
@@ -227,7 +232,7 @@ func span() form {
 }
 
 func needs() form {
-	return oneOrMore(entry().with(rules{"type": "string", "pattern": fileName.String(), "not": rules{"pattern": `\.ya?ml$`}}), needsLimit)
+	return oneOrMore(entry().with(rules{"pattern": fileName.String(), "not": rules{"type": "string", "pattern": `\.ya?ml$`}}), needsLimit)
 }
 
 // matrix is what decoder.matrix reads.
@@ -262,7 +267,7 @@ func inputForm() form {
 
 func secretNames() form {
 	return func(l Limits) rules {
-		return oneOrMore(entry().with(rules{"type": "string", "pattern": variable.String(), "maxLength": secretLimit}), l.List)(l)
+		return oneOrMore(entry().with(rules{"pattern": variable.String(), "maxLength": secretLimit}), l.List)(l)
 	}
 }
 
@@ -276,7 +281,7 @@ func network() form {
 	return func(l Limits) rules {
 		return rules{"anyOf": []rules{
 			{"enum": []string{NetworkNone, NetworkInternet}},
-			{"type": "array", "minItems": 1, "maxItems": l.List, "items": entry().with(rules{"type": "string", "pattern": hostPattern.String()})(l)},
+			{"type": "array", "minItems": 1, "maxItems": l.List, "items": entry().with(rules{"pattern": hostPattern.String()})(l)},
 		}}
 	}
 }

@@ -123,6 +123,8 @@ func drawKeys(t *rapid.T, out map[string]any, keys []key, n int) {
 func drawValue(t *rapid.T, name string, depth int) any {
 	objects := map[string][]key{
 		"when": conditionKeys(), "cache": cacheKeys(), "steps": stepKeys(), "schedule": scheduleKeys(), "clone": cloneKeys(),
+		"artifacts": artifactKeys(), "reports": reportKeys(), "concurrency": concurrencyKeys(), "approval": approvalKeys(), "retry": retryKeys(),
+		"inputs": inputKeys(), "services": serviceKeys(),
 	}
 	if keys, ok := objects[name]; ok && depth > 0 && rapid.IntRange(0, 9).Draw(t, "right") > 0 {
 		o := map[string]any{}
@@ -131,15 +133,19 @@ func drawValue(t *rapid.T, name string, depth int) any {
 				o[k.name] = drawValue(t, k.name, depth-1)
 			}
 		}
-		if name == "clone" {
+		switch name {
+		case "clone", "concurrency", "approval", "retry":
 			return o
+		case "inputs", "services":
+			return map[string]any{"a": o}
 		}
 		return []any{o}
 	}
 	words := append([]any{
 		"a", "", " ", "a b", "a\nb", "\u00a0", "é", 1, 0, -1, 2.5, 1e3, "5", "+7", true, false, "true", "5m", "1h0.5s", "µs", "1µs", "90m", "host",
 		"H 2 * * *", "@daily", " 0 1 * * * ", "UTC", "Local", "did:x", "!", "!a", "**", "../a", "~/a", "/a", "a/..", "v*", "null", "nixpkgs#go",
-		"on-success", "always", "A_B",
+		"on-success", "always", "A_B", "none", "internet", "example.org:443", "*.example.org", "always()", "true && false", "ref == 'a'", "junit", "coverage", "go",
+		"choice", "number", "boolean", "owner", "failure", "30d", "production", "a-${{ ref }}", "${{ x }}", "bash", "src/a", "docker.io/library/a:1", "test.yml", 80,
 	}, anys(engines())...)
 	words = append(append(words, anys(events())...), anys(actions())...)
 	word := rapid.SampledFrom(words)

@@ -143,6 +143,9 @@ func (d *decoder) value(p pair) (string, bool) {
 		return text, ok && d.noTemplates(p.key, p.value, text, false)
 	case null:
 		d.err(p.at, codeEnv, fmt.Sprintf(`write %s: "" for an empty value`, p.key), "the variable %s has no value", p.key)
+		if p.value.text == "" { // no ~ and no null
+			d.mend(p.at, p.key+":", p.key+`: ""`)
+		}
 	default:
 		d.err(p.value.at, codeEnv, "write one text, in quotes if it holds brackets", "the variable %s must be text, this is %s", p.key, p.value)
 	}

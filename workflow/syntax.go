@@ -116,6 +116,11 @@ func misindented(r *report, src []byte, line int) bool {
 			fix = "add " + spaces(-off)
 		}
 		r.err(pos{at, have + 1}, codeYAML, fix, "this line is indented %s, its siblings have %d", spaces(have), want)
+		if off > 0 {
+			r.mend(pos{at, 1}, strings.Repeat(" ", off), "")
+		} else if from, ok := r.offset(pos{at, 1}); ok {
+			r.edit(Edit{Start: from, End: from, Text: strings.Repeat(" ", -off)})
+		}
 		return true
 	}
 	return false

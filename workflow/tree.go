@@ -163,7 +163,7 @@ func (b *builder) node(n *yaml.Node, depth int, at pos) *node {
 	case yaml.ScalarNode:
 		out.plain = n.Style&quotedStyles == 0
 		if out.plain && n.Tag == "!!null" {
-			out.at, out.plain = at, false
+			out.at, out.plain, out.text = at, false, n.Value
 			break
 		}
 		out.kind, out.text = scalar, n.Value

@@ -76,15 +76,18 @@ func (d *decoder) oneOf(key string, at pos, v *node, known []string, what string
 		switch {
 		case !slices.Contains(known, s):
 			fix := "use " + list(known)
-			w := nearest(s, known)
+			w, alone := nearestAlone(s, known)
 			if other := foreignEvent(s); other != "" && slices.Contains(known, other) {
-				w = other
+				w, alone = other, other != string(pipeline.Push) // a tag is a push, but of a tag
 			}
 			ask := ""
 			if w != "" {
 				fix, ask = "write "+w, "; did you mean "+quoted(w)+"?"
 			}
 			d.err(n.at, codeEvent, fix, "unknown %s %s (known: %s)%s", what, quoted(s), list(known), ask)
+			if alone {
+				d.mend(n.at, s, w)
+			}
 		case !slices.Contains(out, s):
 			out = append(out, s)
 		}
