@@ -34,6 +34,9 @@ func meets(e Edit, all []Edit) bool {
 // quote gives the newest diagnostic an edit that puts the value at at in quotes: up to the end of its line, or inside
 // of brackets up to the comma or the bracket that ends it.
 func (r *report) quote(at pos) {
+	if !r.open {
+		return
+	}
 	from, ok := r.offset(at)
 	if !ok {
 		return

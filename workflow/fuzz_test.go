@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/bmatcuk/doublestar/v4"
 	"github.com/stretchr/testify/require"
 
 	"spindle/pipeline"
@@ -19,7 +22,9 @@ func FuzzParse(f *testing.F) {
 	}
 	files, err := filepath.Glob("testdata/bad/*.yml")
 	require.NoError(f, err)
-	for _, file := range files {
+	good, err := filepath.Glob("testdata/schema/good/*.yml")
+	require.NoError(f, err)
+	for _, file := range append(files, good...) {
 		src, err := os.ReadFile(file)
 		require.NoError(f, err)
 		f.Add(src)
@@ -35,7 +40,16 @@ func FuzzParse(f *testing.F) {
 			require.NotContains(t, d.String(), "\n")
 			require.NotContains(t, d.String(), "\x1b")
 			require.NotContains(t, d.Render(src), "\x1b")
+			for _, e := range d.Edits {
+				require.LessOrEqual(t, 0, e.Start)
+				require.LessOrEqual(t, e.Start, e.End)
+				require.LessOrEqual(t, e.End, len(src))
+			}
 		}
+		_, _ = Apply(src, ds)
+		_ = LSP("file:///f.yml", src, ds)
+		plan := Compile(Input{Files: []File{{Path: Dir + "f.yml", Data: src}}, All: true, Partial: true, Capabilities: &Capabilities{}})
+		require.NotEmpty(t, plan.Workflows)
 		if s == nil {
 			return
 		}
@@ -77,5 +91,59 @@ func FuzzMatch(f *testing.F) {
 		require.Equal(t, ok, why == "")
 		require.NotContains(t, why, "\n")
 		require.Less(t, len(why), 2000)
+	})
+}
+
+// FuzzExpr holds expressions and templates to their promises on any text: no panic, places that lie in the text, and a
+// value for whatever was checked.
+func FuzzExpr(f *testing.F) {
+	for _, s := range []string{
+		"", "true", "trigger.branch == 'main' && !failure()", "inputs.n in [1, 2.5, -3]", `needs["a.b"].outputs.x != "\""`, "matches(ref, '{a,b}/**')",
+		"((((1))))", "a${{ ref }}b", "${{ github.ref }}", "contains(matrix.go, '1') || inputs.dry", "'\u00e9' == \"\x00\"", "!!!!true", "1 < 2 < 3", "a.b.c.d.e.f.g.h.i",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, src string) {
+		fault := checkExpr(src, wide())
+		_, err := Eval(Expr(src), someFacts())
+		if fault == nil {
+			require.NoError(t, err)
+		} else {
+			require.NotEmpty(t, fault.message)
+			require.NotEmpty(t, fault.fix)
+			require.LessOrEqual(t, 0, fault.at)
+			require.LessOrEqual(t, fault.at, fault.end)
+			require.LessOrEqual(t, fault.end, max(len(src), 1))
+		}
+		_, _ = Eval(Expr(src), Facts{})
+		if checkTemplate(src, wide()) == nil {
+			_, _ = Template(src).Expand(someFacts()) // what comes out may be empty, and is refused then
+		}
+		_, _ = Template(src).Expand(Facts{})
+		s, ds := Parse("f.yml", []byte("steps:\n  - command: a\n    if: "+src+"\nconcurrency: a-"+src+"\n"), Limits{})
+		require.Equal(t, HasErrors(ds), s == nil)
+	})
+}
+
+// FuzzGlob compares one pattern with one name: no panic, an end in time, and exclusions that turn the answer over.
+func FuzzGlob(f *testing.F) {
+	f.Add("**/*.md", "a/b.md")
+	f.Add("{a,{b,c}}*{,d}", "ad")
+	f.Add("[!a-c]\\*?", "x*y")
+	f.Add("*a*a*a*a*a*b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa")
+	f.Add("[^]-a]", "]")
+	f.Fuzz(func(t *testing.T, pattern, name string) {
+		if len(pattern) > DefaultLimits().PatternBytes || len(name) > 4096 || strings.HasPrefix(pattern, "!") || pattern == "" ||
+			!doublestar.ValidatePattern(pattern) || alternatives(pattern) > maxAlternatives {
+			return
+		}
+		w := newWork()
+		if !w.spend([]string{pattern}, name) {
+			return
+		}
+		begin := time.Now()
+		require.Equal(t, covers([]string{pattern}, name), !covers([]string{"!" + pattern}, name))
+		require.False(t, covers([]string{pattern, "!" + pattern}, name))
+		require.Less(t, time.Since(begin), 20*time.Second)
 	})
 }

@@ -18,6 +18,9 @@ type report struct {
 	// src is the file as it came, which edits count in; starts is where its lines start, once somebody asked.
 	src    []byte
 	starts []int
+	// last is the place that was asked for last, which is byte lastAt.
+	last   pos
+	lastAt int
 	// open tells whether the newest diagnostic is in found, so that an edit can join it.
 	open bool
 }
@@ -60,8 +63,11 @@ func (r *report) warn(at pos, code, fix, format string, args ...any) {
 // mend gives the newest diagnostic an edit that puts with in the place of old, which stands at at. Where the file does
 // not have old there, letter by letter (it may be quoted, or come through an alias), there is no edit.
 func (r *report) mend(at pos, old, with string) {
+	if !r.open || old == with {
+		return
+	}
 	from, ok := r.offset(at)
-	if !ok || !r.open || old == with || !bytes.HasPrefix(r.src[from:], []byte(old)) {
+	if !ok || !bytes.HasPrefix(r.src[from:], []byte(old)) {
 		return
 	}
 	r.edit(Edit{Start: from, End: from + len(old), Text: with})
@@ -95,14 +101,18 @@ func (r *report) offset(at pos) (int, bool) {
 	if at.line < 1 || at.line > len(r.starts) || at.column < 1 {
 		return 0, false
 	}
-	i := r.starts[at.line-1]
-	for range at.column - 1 {
+	i, column := r.starts[at.line-1], 1
+	if r.last.line == at.line && r.last.column <= at.column { // a long line is not walked again for each of its words
+		i, column = r.lastAt, r.last.column
+	}
+	for ; column < at.column; column++ {
 		c, size := utf8.DecodeRune(r.src[i:])
 		if size == 0 || c == '\n' {
 			return 0, false
 		}
 		i += size
 	}
+	r.last, r.lastAt = at, i
 	return i, true
 }
 

@@ -149,7 +149,7 @@ func scanTokens(r *report, src []byte, tokens token.Tokens, lim Limits) {
 			strayAlias(r, tokens, i, anchors)
 			continue
 		case token.TagType:
-			tag(r, at, t.Value, src)
+			tag(r, at, t.Value)
 			continue
 		case token.MergeKeyType, token.DirectiveType, token.CommentType, token.DocumentEndType, token.CollectEntryType:
 			continue
@@ -240,19 +240,20 @@ func strayAlias(r *report, tokens token.Tokens, i int, anchors map[string]bool) 
 	}
 }
 
-// tag reports a tag that is not one of YAML's own; it stands at at of src. An unquoted exclusion reads as a tag, and so
+// tag reports a tag that is not one of YAML's own; it stands at at. An unquoted exclusion reads as a tag, and so
 // does an unquoted condition that starts with "not".
-func tag(r *report, at pos, name string, src []byte) {
+func tag(r *report, at pos, name string) {
 	switch name {
 	case "!!str", "!!int", "!!float", "!!bool", "!!null", "!!map", "!!seq":
 		return
 	}
 	word := name
-	if lines := bytes.Split(src, []byte("\n")); at.line <= len(lines) {
-		rs := []rune(string(lines[at.line-1]))
-		if at.column <= len(rs) && rs[at.column-1] == '!' { // as it is in the file, not as the library reads it
-			word, _, _ = strings.Cut(string(rs[at.column-1:]), " ")
+	if from, ok := r.offset(at); ok && r.src[from] == '!' { // as it is in the file, not as the library reads it
+		rest := r.src[from:min(len(r.src), from+200)]
+		if end := bytes.IndexAny(rest, " \r\n"); end >= 0 {
+			rest = rest[:end]
 		}
+		word = string(rest)
 	}
 	word = strings.TrimRight(word, "]}, ")
 	fix := "remove the tag"

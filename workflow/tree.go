@@ -63,7 +63,7 @@ func readTree(r *report, src []byte, lim Limits) *node {
 	if doc == nil || r.failed() {
 		return nil
 	}
-	b := builder{report: r, lim: lim, src: src}
+	b := builder{report: r, lim: lim}
 	n := b.node(doc, 0, pos{1, 1})
 	if r.failed() {
 		return nil
@@ -122,7 +122,6 @@ func placeOf(n *yaml.Node) pos { return pos{max(n.Line, 1), max(n.Column, 1)} }
 type builder struct {
 	*report
 	lim     Limits
-	src     []byte
 	nodes   int // values of the file
 	aliased int // values that aliases stand for
 	stopped bool
@@ -157,7 +156,7 @@ func (b *builder) node(n *yaml.Node, depth int, at pos) *node {
 		defer func() { b.anchors[n] = out }()
 	}
 	if n.Style&yaml.TaggedStyle != 0 {
-		tag(b.report, out.at, n.Tag, b.src)
+		tag(b.report, out.at, n.Tag)
 	}
 	switch n.Kind {
 	case yaml.ScalarNode:
@@ -210,7 +209,7 @@ func (b *builder) past(at pos) pos {
 	if !ok {
 		return at
 	}
-	rest := b.report.src[from:]
+	rest := b.src[from:]
 	for i := 0; i < len(rest) && rest[i] != '\n'; {
 		switch rest[i] {
 		case '&', '!':
