@@ -57,7 +57,7 @@ func LSP(uri string, src []byte, ds []Diagnostic) PublishDiagnostics {
 		}
 		if from, ok := r.offset(pos{d.Line, d.Column}); ok {
 			line, _, _ := bytes.Cut(src[from:], []byte("\n"))
-			l.Range = lspRange(src, from, from+len(firstRunes(string(line), wordLen(string(line), 0))))
+			l.Range = lspRange(src, from, from+firstBytes(line, wordLen(string(line), 0)))
 		}
 		for _, e := range d.Edits {
 			if e.Start >= 0 && e.Start <= e.End && e.End <= len(src) {
@@ -69,9 +69,14 @@ func LSP(uri string, src []byte, ds []Diagnostic) PublishDiagnostics {
 	return out
 }
 
-func firstRunes(s string, n int) string {
-	rs := []rune(s)
-	return string(rs[:min(n, len(rs))])
+// firstBytes is how many bytes the first n characters of line have. What is no UTF-8 counts byte by byte.
+func firstBytes(line []byte, n int) int {
+	i := 0
+	for range n {
+		_, size := utf8.DecodeRune(line[i:])
+		i += size
+	}
+	return i
 }
 
 func lspRange(src []byte, start, end int) LSPRange {
