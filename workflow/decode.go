@@ -52,6 +52,10 @@ func (d *decoder) object(n *node, where string, keys []key, set func(p pair)) (t
 
 // unknown reports p and returns the key that was probably meant, or "". there are the keys so far.
 func (d *decoder) unknown(p pair, where string, keys []key, there map[string]bool) string {
+	if len(d.found) >= d.limit { // it is only counted, so what was meant need not be found out
+		d.err(p.at, codeKey, "remove it", "unknown key")
+		return ""
+	}
 	known := make([]string, 0, len(keys))
 	for _, k := range keys {
 		known = append(known, k.name)

@@ -67,6 +67,25 @@ func mutations() []mutation {
 		{"timeout-unit", codeValue, "timeout: 20m", "timeout: 20", "timeout: 20m", "20m for minutes", 0},
 		{"timeout-words", codeValue, "timeout: 20m", "timeout: 20 minutes", "", "20m", 0},
 		{"timeout-long", codeValue, "timeout: 20m", "timeout: 48h", "timeout: 24h", "from 1s to 24h", 0},
+		// The keys of order, of forms and of what is kept.
+		{"key-needs", codeKey, "runs_on: [linux]", "runs_on: [linux]\ndepends_on: [build]", "runs_on: [linux]\nneeds: [build]", "rename it to needs", 0},
+		{"needs-ending", codeValue, "runs_on: [linux]", "runs_on: [linux]\nneeds: [build.yml]", "runs_on: [linux]\nneeds: [build]", "write build", 0},
+		{"if-name", codeExpr, "    command: du -sh dist", "    command: du -sh dist\n    if: trigger.brnch == 'main'", "    command: du -sh dist\n    if: trigger.branch == 'main'", "write trigger.branch", 0},
+		{"if-equals", codeExpr, "    command: du -sh dist", "    command: du -sh dist\n    if: trigger.branch = 'main'", "    command: du -sh dist\n    if: trigger.branch == 'main'", "write ==", 0},
+		{"if-function", codeExpr, "    command: du -sh dist", "    command: du -sh dist\n    if: alwys()", "    command: du -sh dist\n    if: always()", "write always", 0},
+		{"if-type", codeExpr, "runs_on: [linux]", "runs_on: [linux]\nif: trigger.branch", "runs_on: [linux]\nif: trigger.branch == 'main'", "compare it", 0},
+		{"if-github", codeExpr, "runs_on: [linux]", "runs_on: [linux]\nif: github.ref_name == 'main'", "runs_on: [linux]\nif: trigger.branch == 'main'", "write trigger.branch", 0},
+		{"template", codeTemplate, "command: du -sh dist", "command: du -sh ${{ trigger.branch }}", "command: du -sh \"$TANGLED_REF_NAME\"", "$TANGLED_REF_NAME", 0},
+		{"deploys-case", codeValue, "runs_on: [linux]", "runs_on: [linux]\ndeploys_to: Production", "runs_on: [linux]\ndeploys_to: production", "lower-case", 0},
+		{"approval-by", codeValue, "runs_on: [linux]", "runs_on: [linux]\napproval: {by: ownr}", "runs_on: [linux]\napproval: {by: owner}", "write owner", 0},
+		{"retry-on", codeValue, "runs_on: [linux]", "runs_on: [linux]\nretry: {max: 1, on: [failur]}", "runs_on: [linux]\nretry: {max: 1, on: [failure]}", "write failure", 0},
+		{"input-type", codeValue, "runs_on: [linux]", "runs_on: [linux]\ninputs: {a: {type: boolen}}", "runs_on: [linux]\ninputs: {a: {type: boolean}}", "write boolean", 0},
+		{"artifact-when", codeValue, "runs_on: [linux]", "runs_on: [linux]\nartifacts: [{name: a, paths: b, when: alway}]", "runs_on: [linux]\nartifacts: [{name: a, paths: b, when: always}]", "write always", 0},
+		{"report-type", codeValue, "runs_on: [linux]", "runs_on: [linux]\nreports: [{type: lcov, paths: b}]", "runs_on: [linux]\nreports: [{type: coverage, format: lcov, paths: b}]", "type: coverage", 0},
+		{"service-name", codeValue, "runs_on: [linux]", "runs_on: [linux]\nservices: {My_DB: {image: postgres}}", "runs_on: [linux]\nservices: {my-db: {image: postgres}}", "lower-case", 0},
+		{"network", codeValue, "runs_on: [linux]", "runs_on: [linux]\nnetwork: internt", "runs_on: [linux]\nnetwork: internet", "write internet", 0},
+		{"matrix-twice", codeTwice, "runs_on: [linux]", "runs_on: [linux]\nmatrix: {go: [a, a]}", "runs_on: [linux]\nmatrix: {go: [a]}", "remove one", 0},
+		{"key-folder", codeKey, "    command: du -sh dist", "    command: du -sh dist\n    working-directory: a", "    command: du -sh dist\n    working_directory: a", "rename it to working_directory", 0},
 		// Variables.
 		{"variable-name", codeEnv, "  GOFLAGS:", "  GO-FLAGS:", "  GO_FLAGS:", "letters, digits and _", 0},
 		{"variable-empty", codeEnv, `  LEVEL: "3"`, "  LEVEL:", `  LEVEL: ""`, `write LEVEL: ""`, 0},
@@ -115,6 +134,7 @@ func TestMutations(t *testing.T) {
 	require.Empty(t, ds)
 	var all strings.Builder
 	seen := map[string]bool{}
+	mended := 0
 	for _, m := range mutations() {
 		require.False(t, seen[m.name], m.name)
 		seen[m.name] = true
@@ -139,11 +159,18 @@ func TestMutations(t *testing.T) {
 		if want := firstDifference(base, wrong) + m.below; d.Code != m.code || d.Line != want || !strings.Contains(d.Fix, m.says) {
 			t.Errorf("%s: want %s on line %d with %q, got %s", m.name, m.code, want, m.says, d)
 		}
+		if out, n := Apply(wrong, ds); n > 0 {
+			mended++
+			if _, left := Parse(m.name+".yml", out, Limits{}); len(left) > 0 {
+				t.Errorf("%s: the edit leaves %v", m.name, left)
+			}
+		}
 		if _, left := Parse(m.name+".yml", with(mend), Limits{}); len(left) > 0 {
 			t.Errorf("%s: following %q leaves %v", m.name, d.Fix, left)
 		}
 	}
-	require.GreaterOrEqual(t, len(seen), 76)
+	require.GreaterOrEqual(t, len(seen), 90)
+	require.GreaterOrEqual(t, mended, 40)
 	const golden = "testdata/mutations/diagnostics.txt"
 	if *update {
 		require.NoError(t, os.WriteFile(golden, []byte(all.String()), 0o600))
