@@ -58,6 +58,17 @@ type Spec struct {
 	ID string
 	// Image is ImageHost or empty, or an image that the engine knows. Others are refused.
 	Image string
+	// Packages are what the attempt needs, by the registry that has them; those of a plain list are under "". Engines
+	// that show the machine's own tools pass over them.
+	Packages map[string][]string
+	// Needs names what else the workflow asks of its machine, by the keys of the file. An engine refuses, by name,
+	// what it does not have.
+	Needs []string
+	// Untrusted says that strangers decide what runs: nothing is done for the attempt with the server's credentials.
+	Untrusted bool
+	// Progress gets a line, without its end, whenever Open has something to tell to whoever waits. nil discards it.
+	// It is called from one goroutine at a time, and not after Open has returned.
+	Progress func(line string)
 	// Mounts are files and folders of the server that the attempt may read.
 	Mounts []Mount
 	// Workspace is the guest path that commands start in. Empty means DefaultWorkspace. It is created

@@ -169,7 +169,10 @@ func (a *attempt) open(ctx context.Context) error {
 	if err := os.MkdirAll(git, 0o755); err != nil {
 		return fmt.Errorf("make the attempt's folder: %w", err)
 	}
-	spec := engines.Spec{ID: id, Image: a.spec.Image, Limits: a.r.c.Limits, Mounts: slices.Clone(a.r.c.Mounts)}
+	spec := engines.Spec{
+		ID: id, Image: a.spec.Image, Packages: packages(a.spec.Dependencies), Needs: needs(a.spec.Microvm), Limits: a.r.c.Limits, Mounts: slices.Clone(a.r.c.Mounts),
+		Untrusted: !a.claimed.Pipeline.Trust.Secrets(), Progress: func(line string) { a.say(-1, line) },
+	}
 	if !a.spec.Clone.Skip {
 		spec.Mounts = append(spec.Mounts, engines.Mount{Source: git, Target: gitMount})
 	}

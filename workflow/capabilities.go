@@ -97,6 +97,7 @@ func ThisVersion() Capabilities {
 	return Capabilities{
 		Server: []Feature{FeatureSecrets, FeatureStepIf, FeatureContinueOnError, FeatureShell, FeatureWorkingDirectory},
 		Engines: map[string][]Feature{
+			Sandbox: {FeatureImage, FeatureDependencies},
 			Microvm: {FeatureImage, FeatureDependencies, FeatureServices},
 			Nixery:  {FeatureDependencies},
 			// What runs nothing carries out what runs nowhere.

@@ -57,6 +57,19 @@ type config struct {
 	ReadEvery  time.Duration `env:"SPINDLE_BACKFILL_INTERVAL, default=24h"`     // (own)
 	LookEvery  time.Duration `env:"SPINDLE_RECONCILE_INTERVAL, default=1h"`     // (own)
 	LateAge    time.Duration `env:"SPINDLE_LATE_TRIGGER_MAX_AGE, default=168h"` // (own)
+	// Nixery is the server that makes images of packages.
+	Nixery string `env:"SPINDLE_NIXERY_PIPELINES_NIXERY, default=nixery.tangled.sh"`
+
+	ImageDir        string   `env:"SPINDLE_IMAGES_DIR"`                          // (own)
+	ImageAuth       string   `env:"SPINDLE_IMAGES_AUTH_FILE"`                    // (own)
+	ImageMirrors    []string `env:"SPINDLE_IMAGES_MIRRORS"`                      // (own)
+	ImageRegistries []string `env:"SPINDLE_IMAGES_REGISTRIES"`                   // (own)
+	ImageDefault    string   `env:"SPINDLE_IMAGES_DEFAULT, default=host"`        // (own)
+	ImageHost       bool     `env:"SPINDLE_IMAGES_HOST, default=true"`           // (own)
+	ImageMaxMB      int64    `env:"SPINDLE_IMAGES_MAX_IMAGE_MB, default=8192"`   // (own)
+	ImagesMaxMB     int64    `env:"SPINDLE_IMAGES_MAX_MB, default=40960"`        // (own)
+	LayersMaxMB     int64    `env:"SPINDLE_IMAGES_MAX_LAYERS_MB, default=10240"` // (own)
+
 	// Dummy offers the engine that runs nothing, for trying things out.
 	Dummy bool `env:"SPINDLE_ENGINE_DUMMY, default=false"` // (own)
 }
@@ -125,6 +138,10 @@ func (c config) check() error {
 		return fmt.Errorf("SPINDLE_RECONCILE_INTERVAL=%s must be at least 1m", c.LookEvery)
 	case c.LateAge < time.Minute:
 		return fmt.Errorf("SPINDLE_LATE_TRIGGER_MAX_AGE=%s must be at least 1m", c.LateAge)
+	case c.ImageMaxMB < 1 || c.ImagesMaxMB < c.ImageMaxMB || c.LayersMaxMB < c.ImageMaxMB:
+		return fmt.Errorf("SPINDLE_IMAGES_MAX_IMAGE_MB=%d must be at least 1, and at most SPINDLE_IMAGES_MAX_MB=%d and SPINDLE_IMAGES_MAX_LAYERS_MB=%d", c.ImageMaxMB, c.ImagesMaxMB, c.LayersMaxMB)
+	case !c.ImageHost && (c.ImageDefault == "host" || c.ImageDefault == ""):
+		return fmt.Errorf("SPINDLE_IMAGES_HOST=false: name the image of workflows that name none in SPINDLE_IMAGES_DEFAULT, such as docker.io/library/debian:stable")
 	case len(c.DevHosts) > 0 && !c.Dev:
 		return fmt.Errorf("SPINDLE_SERVER_DEV_EXTRA_HOSTS works only with SPINDLE_SERVER_DEV=true; unset one or set the other")
 	}

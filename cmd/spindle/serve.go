@@ -16,11 +16,13 @@ import (
 
 	"spindle/daemon"
 	"spindle/engines"
+	"spindle/engines/alias"
 	"spindle/engines/dummy"
 	"spindle/engines/sandbox"
 	"spindle/internal/clock"
 	"spindle/obs"
 	"spindle/rbac"
+	"spindle/workflow"
 )
 
 func serveCommand(environ []string, stderr io.Writer) *cli.Command {
@@ -58,12 +60,27 @@ func serve(ctx context.Context, environ []string, stderr io.Writer) error {
 	if err != nil {
 		return fail(exitEnv, fmt.Errorf("SPINDLE_SERVER_STATE_DIR: %w", err))
 	}
-	box, err := newSandbox(filepath.Join(state, "sandbox"))
+	store, err := newImages(c, state, hosts, log)
+	if err != nil {
+		return fail(exitEnv, err)
+	}
+	defer func() {
+		if cerr := store.Close(); cerr != nil {
+			log.Error("close the store of images", "err", cerr)
+		}
+	}()
+	box, err := newSandbox(filepath.Join(state, "sandbox"), func(s *sandbox.Config) {
+		s.Images, s.DefaultImage, s.NoHost, s.Log = store, c.ImageDefault, !c.ImageHost, log
+	})
 	if err != nil {
 		return fail(exitEnv, err)
 	}
 	proven := &provenSandbox{Engine: box, done: make(chan struct{})}
-	places := []engines.Engine{proven}
+	places := []engines.Engine{
+		alias.New(workflow.Sandbox, proven, alias.Sandbox(c.Nixery)),
+		alias.New(workflow.Nixery, proven, alias.Nixery(c.Nixery)),
+		alias.New(workflow.Microvm, proven, alias.Microvm(c.Nixery)),
+	}
 	if c.Dummy {
 		places = append(places, dummy.New(dummy.Config{Clock: clock.Real{}}))
 	}
@@ -138,12 +155,16 @@ func (p *provenSandbox) Open(ctx context.Context, s engines.Spec) (engines.Attem
 }
 
 // newSandbox makes the sandbox engine out of this very binary.
-func newSandbox(state string) (*sandbox.Engine, error) {
+func newSandbox(state string, change ...func(*sandbox.Config)) (*sandbox.Engine, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this binary: %w", err)
 	}
-	return sandbox.New(sandbox.Config{Runsc: self, StateDir: state, Clock: clock.Real{}})
+	c := sandbox.Config{Runsc: self, StateDir: state, Clock: clock.Real{}}
+	for _, f := range change {
+		f(&c)
+	}
+	return sandbox.New(c)
 }
 
 // probe starts and ends one sandbox.

@@ -277,6 +277,9 @@ func testTemporaryFolder(t *testing.T, s Suite) {
 
 func testReadOnlyTools(t *testing.T, s Suite) {
 	a := open(t, s)
-	require.NotZero(t, run(t, a, "touch /usr/bin/evil", asRoot).ExitCode)
+	require.NotZero(t, run(t, a, "touch /usr/bin/evil").ExitCode)
+	require.Equal(t, s.OwnTools, run(t, a, "touch /usr/bin/evil", asRoot).ExitCode == 0)
+	other := open(t, s, func(s *engines.Spec) { s.ID += "-2" })
+	require.Zero(t, run(t, other, "[ ! -e /usr/bin/evil ]").ExitCode, "another attempt sees nothing of it")
 	require.NotZero(t, run(t, a, "echo x >> /etc/passwd").ExitCode)
 }

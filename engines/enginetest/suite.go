@@ -22,6 +22,10 @@ type Suite struct {
 	Machine bool
 	// Without names the tests that an engine cannot pass by its nature, such as those of walls in one that has none.
 	Without []string
+	// Image is what attempts run in; empty is the engine's default.
+	Image string
+	// OwnTools says that the image's tools belong to each attempt, whose root may change them for itself.
+	OwnTools bool
 	// Left lists what the engine still holds on this machine for attempts (processes, files). It is asked when
 	// every attempt is closed, and must then be empty. nil is not asked.
 	Left func() ([]string, error)
@@ -73,7 +77,7 @@ func Run(t *testing.T, s Suite) {
 // open opens an attempt that is closed with the test.
 func open(t *testing.T, s Suite, change ...func(*engines.Spec)) engines.Attempt {
 	t.Helper()
-	spec := engines.Spec{ID: id(t)}
+	spec := engines.Spec{ID: id(t), Image: s.Image}
 	for _, f := range change {
 		f(&spec)
 	}

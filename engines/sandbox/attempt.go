@@ -23,6 +23,9 @@ type attempt struct {
 	spec   engines.Spec
 	bounds bounds
 	dir    string
+	view   *view
+	// release gives the view's image free, when nothing of the attempt is left.
+	release func()
 
 	turn chan struct{} // holds one token: whose turn it is to run a command
 	up   chan struct{}
@@ -40,8 +43,8 @@ type attempt struct {
 	removed bool           // the files are gone too
 }
 
-func newAttempt(e *Engine, s engines.Spec, dir string) *attempt {
-	a := &attempt{e: e, spec: s, bounds: e.bounds(s.Limits), dir: dir, turn: make(chan struct{}, 1), up: make(chan struct{}), gone: make(chan struct{}), told: make(chan []byte, 1)}
+func newAttempt(e *Engine, s engines.Spec, dir string, v *view, release func()) *attempt {
+	a := &attempt{e: e, spec: s, bounds: e.bounds(s.Limits), dir: dir, view: v, release: release, turn: make(chan struct{}, 1), up: make(chan struct{}), gone: make(chan struct{}), told: make(chan []byte, 1)}
 	a.turn <- struct{}{}
 	return a
 }
@@ -63,7 +66,7 @@ func (a *attempt) start() error {
 	if err := os.MkdirAll(runDir(a.dir), 0o700); err != nil {
 		return err
 	}
-	if err := a.e.bundle(a.dir, a.spec, a.bounds); err != nil {
+	if err := a.e.bundle(a.dir, a.view, a.spec, a.bounds); err != nil {
 		return fmt.Errorf("write the bundle: %w", err)
 	}
 	started := make(chan error)
@@ -254,6 +257,7 @@ func (a *attempt) Close(ctx context.Context) error {
 		return engines.Fault("the sandbox's files could not be removed", fmt.Errorf("close attempt %s: %w", a.spec.ID, err))
 	}
 	a.removed = true
+	a.release()
 	a.e.forget(a.spec.ID)
 	return nil
 }

@@ -45,17 +45,17 @@ wait`
 const initPids = 3
 
 // bundle writes the OCI bundle of an attempt.
-func (e *Engine) bundle(dir string, s engines.Spec, b bounds) error {
-	owner := fmt.Sprintf("%d:%d", engines.UserID, engines.UserID)
+func (e *Engine) bundle(dir string, v *view, s engines.Spec, b bounds) error {
+	owner := fmt.Sprintf("%d:%d", v.uid, v.gid)
 	args := []string{"/bin/sh", "-c", initScript, owner, strconv.FormatInt(b.pids+initPids, 10)}
 	if !e.self.root || s.Workspace != engines.DefaultWorkspace {
 		args = append(args, s.Workspace, home)
 	}
-	return e.writeBundle(dir, s, process(args, "/", []string{"PATH=" + e.host.path}, true))
+	return e.writeBundle(dir, v, s, v.process(args, "/", []string{"PATH=" + v.path + ":" + usualPath}, true))
 }
 
 // writeBundle writes a config.json in dir, around the shared skeleton, with p as the first process.
-func (e *Engine) writeBundle(dir string, s engines.Spec, p *specs.Process) error {
+func (e *Engine) writeBundle(dir string, v *view, s engines.Spec, p *specs.Process) error {
 	// When the machine itself runs out of memory, a sandbox is to go before the server.
 	first := 1000
 	p.OOMScoreAdj = &first
@@ -65,14 +65,14 @@ func (e *Engine) writeBundle(dir string, s engines.Spec, p *specs.Process) error
 		{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"ro", "nosuid", "noexec", "nodev"}},
 		{Destination: "/sys/fs/cgroup", Type: "cgroup", Source: "cgroup", Options: []string{"nosuid", "noexec", "nodev"}},
 	}
-	mounts = append(mounts, e.host.mounts...)
+	mounts = append(mounts, v.mounts...)
 	for _, m := range s.Mounts {
 		mounts = append(mounts, bind(m.Source, m.Target))
 	}
 	config := specs.Spec{
 		Version:  "1.0.2",
 		Hostname: hostname,
-		Root:     &specs.Root{Path: e.host.root},
+		Root:     &specs.Root{Path: v.root},
 		Mounts:   mounts,
 		Process:  p,
 		Linux: &specs.Linux{Namespaces: []specs.LinuxNamespace{
@@ -88,10 +88,10 @@ func (e *Engine) writeBundle(dir string, s engines.Spec, p *specs.Process) error
 }
 
 // process describes one guest process, for config.json and for runsc exec alike.
-func process(args []string, dir string, env []string, asRoot bool) *specs.Process {
+func (v *view) process(args []string, dir string, env []string, asRoot bool) *specs.Process {
 	p := &specs.Process{
 		Args: args, Cwd: dir, Env: env, NoNewPrivileges: true,
-		User:         specs.User{UID: engines.UserID, GID: engines.UserID},
+		User:         specs.User{UID: uint32(v.uid), GID: uint32(v.gid)},
 		Capabilities: &specs.LinuxCapabilities{},
 		Rlimits: []specs.POSIXRlimit{
 			{Type: "RLIMIT_CORE", Hard: 0, Soft: 0},

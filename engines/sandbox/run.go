@@ -30,6 +30,9 @@ func (a *attempt) Run(ctx context.Context, c engines.Command) (engines.Result, e
 	case <-ctx.Done():
 		return a.cancelled()
 	}
+	if c.Shell == "bash" && !a.view.bash && !a.isOver() {
+		return a.noBash(c), nil
+	}
 	s, err := a.take()
 	if errors.Is(err, engines.ErrOver) {
 		return engines.Result{}, a.refusal()
@@ -38,6 +41,15 @@ func (a *attempt) Run(ctx context.Context, c engines.Command) (engines.Result, e
 		return engines.Result{}, engines.Fault("the command could not be started in its sandbox", err)
 	}
 	return a.run(ctx, s, c)
+}
+
+// noBash is what a shell says of a program that is not there: the image is the job's choice.
+func (a *attempt) noBash(c engines.Command) engines.Result {
+	if c.Stderr != nil {
+		_, _ = fmt.Fprintln(c.Stderr, "bash: not found in this image; use `shell: sh`, or an image that has it") // the exit code says it too
+	}
+	now := a.e.cfg.Clock.Now()
+	return engines.Result{ExitCode: 127, Started: now, Ended: now}
 }
 
 // run executes c in s, which it uses up.
@@ -123,9 +135,9 @@ func (a *attempt) dirIsMissing(ctx context.Context, c engines.Command) (bool, er
 	if err != nil {
 		return false, err
 	}
-	env := []string{"PATH=" + a.e.host.path}
+	env := []string{"PATH=" + a.view.path}
 	stdout, stderr := engines.NewPump(s.out, nil), engines.NewPump(s.err, nil)
-	sendErr := s.send(process([]string{"/bin/sh", "-c", `[ -d "$0" ]`, a.dirOf(c)}, "/", env, true))
+	sendErr := s.send(a.view.process([]string{"/bin/sh", "-c", `[ -d "$0" ]`, a.dirOf(c)}, "/", env, true))
 	select {
 	case <-s.done:
 	case <-a.gone:
@@ -184,21 +196,21 @@ func (a *attempt) isOver() bool {
 
 // guestProcess describes c as gVisor takes it.
 func (a *attempt) guestProcess(c engines.Command) *specs.Process {
+	v := a.view
 	shell := c.Shell
 	if shell == "" {
 		shell = "sh"
-		if a.e.host.bash {
+		if v.bash {
 			shell = engines.DefaultShell
 		}
 	}
-	path := strings.Join(append(slices.Clone(c.Path), a.e.host.path), ":")
-	base := []string{
-		"PATH=" + path, "LANG=C.UTF-8", "HOME=" + home, "USER=" + engines.User, "LOGNAME=" + engines.User,
-	}
+	path := strings.Join(append(slices.Clone(c.Path), v.path), ":")
+	account := []string{"HOME=" + home, "USER=" + v.user, "LOGNAME=" + v.user}
 	if c.AsRoot {
-		base = []string{"PATH=" + path, "LANG=C.UTF-8", "HOME=/root", "USER=root", "LOGNAME=root"}
+		account = []string{"HOME=/root", "USER=root", "LOGNAME=root"}
 	}
-	return process(c.Argv(shell), a.dirOf(c), mergeEnv(base, a.spec.Env, c.Env, fileEnv(c.Files)), c.AsRoot)
+	env := mergeEnv([]string{"PATH=" + path, "LANG=C.UTF-8"}, v.env, []string{"PATH=" + path}, account, a.spec.Env, c.Env, fileEnv(c.Files))
+	return v.process(c.Argv(shell), a.dirOf(c), env, c.AsRoot)
 }
 
 // mergeEnv joins lists of NAME=value; a later one wins, and each name stays where it first stood.

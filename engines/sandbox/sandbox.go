@@ -37,6 +37,17 @@ type Config struct {
 	Limits engines.Limits
 	// Disk is how many bytes an attempt may write, temporary files included. Zero means 10 GiB.
 	Disk int64
+	// Images makes the images ready that a Spec names. nil means that there is only the machine's own.
+	Images Images
+	// DefaultImage is what a Spec gets that names no image. Empty means engines.ImageHost.
+	DefaultImage string
+	// NoHost refuses the image that shows the machine's own tools.
+	NoHost bool
+}
+
+// Images makes an image ready and holds it until it is released. Its errors are *engines.Error.
+type Images interface {
+	Acquire(ctx context.Context, r engines.ImageRequest) (*engines.Image, error)
 }
 
 // Engine runs attempts in gVisor. It implements engines.Engine.
@@ -44,6 +55,7 @@ type Engine struct {
 	cfg  Config
 	self identity
 	host *view
+	kit  kit
 
 	memory int64 // default bound on an attempt's memory, in bytes
 
@@ -81,6 +93,8 @@ func New(cfg Config) (*Engine, error) {
 		return nil, fmt.Errorf("sandbox: StateDir %q is longer than %d bytes; use a shorter path", cfg.StateDir, maxStateDir)
 	case cfg.BootTimeout < 0 || cfg.Limits.Memory < 0 || cfg.Limits.Pids < 0 || cfg.Disk < 0:
 		return nil, errors.New("sandbox: a limit is negative")
+	case cfg.NoHost && cfg.Images == nil:
+		return nil, errors.New("sandbox: without the machine's own image there must be a store of others")
 	}
 	if err := os.MkdirAll(filepath.Join(cfg.StateDir, attemptsDir), 0o700); err != nil {
 		return nil, fmt.Errorf("sandbox: create the state folder: %w", err)
@@ -105,7 +119,11 @@ func (e *Engine) Open(ctx context.Context, s engines.Spec) (engines.Attempt, err
 	if err := e.check(&s); err != nil {
 		return nil, err
 	}
-	a := newAttempt(e, s, e.attemptDir(s.ID))
+	v, release, err := e.view(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	a := newAttempt(e, s, e.attemptDir(s.ID), v, release)
 	e.mu.Lock()
 	_, taken := e.open[s.ID]
 	if !taken {
@@ -113,10 +131,12 @@ func (e *Engine) Open(ctx context.Context, s engines.Spec) (engines.Attempt, err
 	}
 	e.mu.Unlock()
 	if taken {
+		release()
 		return nil, engines.Fault("this attempt is already running", fmt.Errorf("%w: attempt %s is open", engines.ErrBadSpec, s.ID))
 	}
 	if err := a.start(); err != nil {
 		e.forget(s.ID)
+		release()
 		return nil, engines.Fault("the sandbox could not be prepared", errors.Join(err, os.RemoveAll(a.dir)))
 	}
 	e.cfg.Log.Debug("attempt opened", "attempt", s.ID, "dir", a.dir)
@@ -128,9 +148,14 @@ func (e *Engine) check(s *engines.Spec) error {
 	if err := s.Check(); err != nil {
 		return err
 	}
-	if s.Image != "" && s.Image != engines.ImageHost {
-		return engines.Fault(fmt.Sprintf("the sandbox has no image %q; use %q or leave the image out", clip(s.Image), engines.ImageHost),
-			fmt.Errorf("%w: %q", engines.ErrUnknownImage, s.Image))
+	if s.Image == "" {
+		s.Image = e.cfg.DefaultImage
+	}
+	if s.Image == "" {
+		s.Image = engines.ImageHost
+	}
+	if err := e.offers(s); err != nil {
+		return err
 	}
 	if s.Workspace == "" {
 		s.Workspace = engines.DefaultWorkspace
@@ -148,6 +173,24 @@ func (e *Engine) check(s *engines.Spec) error {
 		if _, err := os.Stat(m.Source); err != nil {
 			return engines.Fault("a folder that the attempt needs is not there", fmt.Errorf("%w: mount %s: %w", engines.ErrBadSpec, m.Target, err))
 		}
+	}
+	return nil
+}
+
+// offers refuses an image, or anything else that the Spec asks for, that this engine does not have. An engine that shows
+// the machine's own tools only takes their being there for the packages, as whoever chose it knows.
+func (e *Engine) offers(s *engines.Spec) error {
+	switch {
+	case len(s.Needs) > 0 && e.cfg.Images != nil:
+		return engines.Fault(fmt.Sprintf("the sandbox does not have what the workflow asks for: %s; it needs a virtual machine", clip(strings.Join(s.Needs, ", "))),
+			fmt.Errorf("%w: needs %q", engines.ErrBadSpec, s.Needs))
+	case len(s.Packages) > 0 && e.cfg.Images != nil:
+		return engines.Fault("the sandbox gives packages only where they are made into an image", fmt.Errorf("%w: packages that were not resolved", engines.ErrBadSpec))
+	case s.Image == engines.ImageHost && e.cfg.NoHost:
+		return engines.Fault(fmt.Sprintf("image %q is not allowed on this spindle; name another one", engines.ImageHost), fmt.Errorf("%w: %q", engines.ErrUnknownImage, s.Image))
+	case s.Image != engines.ImageHost && e.cfg.Images == nil:
+		return engines.Fault(fmt.Sprintf("the sandbox has no image %q; use %q or leave the image out", clip(s.Image), engines.ImageHost),
+			fmt.Errorf("%w: %q", engines.ErrUnknownImage, s.Image))
 	}
 	return nil
 }

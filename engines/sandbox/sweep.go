@@ -44,7 +44,7 @@ func (e *Engine) Sweep(ctx context.Context) error {
 		return fmt.Errorf("sandbox: list skeletons: %w", err)
 	}
 	for _, dir := range hosts {
-		if dir == e.host.root {
+		if dir == e.host.root || dir == e.kit.at() {
 			continue
 		}
 		if err := os.RemoveAll(dir); err != nil {

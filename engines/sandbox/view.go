@@ -15,13 +15,20 @@ import (
 
 const home = "/home/" + engines.User
 
-// view is the host image: a skeleton of a root file system, and what of the machine is shown in it.
+// view is what an attempt sees as its root file system. That of the host image is a skeleton, and what of the machine
+// is shown in it.
 type view struct {
-	root   string        // path of the skeleton on the server
-	mounts []specs.Mount // read-only binds of the machine's tools
-	path   string        // PATH for commands
-	bash   bool          // the machine has bash
+	root     string        // path of the root on the server
+	mounts   []specs.Mount // read-only binds of the machine's tools
+	path     string        // PATH for commands
+	env      []string      // what else the image says
+	bash     bool          // there is bash
+	uid, gid int           // of who runs commands
+	user     string
 }
+
+// usualPath is where distributions have the programs that init needs.
+const usualPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // shown are folders of the machine that a job may read. Where one is a link (merged /usr) it stays a link.
 var shown = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/run/current-system"}
@@ -37,7 +44,7 @@ const hostPrefix = "host-"
 
 // reserved says why a guest path may not be used for a workspace or a mount, or "".
 func reserved(target string) string {
-	for _, dir := range append([]string{"/etc", "/proc", "/dev", "/sys", "/run", "/tmp", "/root"}, shown...) {
+	for _, dir := range append([]string{"/etc", "/proc", "/dev", "/sys", "/run", "/tmp", "/root", kitDir}, shown...) {
 		if target == dir || strings.HasPrefix(target, dir+"/") {
 			return "it is inside " + dir
 		}
@@ -80,7 +87,7 @@ func buildHostView(state string, self identity) (*view, error) {
 	if err := os.WriteFile(filepath.Join(root, "tmp", ".keep"), nil, 0o444); err != nil {
 		return nil, err
 	}
-	v := &view{root: root}
+	v := &view{root: root, uid: engines.UserID, gid: engines.UserID, user: engines.User}
 	if err := v.showTools(); err != nil {
 		return nil, err
 	}

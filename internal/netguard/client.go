@@ -17,6 +17,8 @@ type ClientOptions struct {
 	// Redirects is how many redirects to follow, and only to the same scheme and host. Zero means none:
 	// a redirect is then an error.
 	Redirects int
+	// HeaderTimeout bounds the wait for the head of an answer. Zero means 30 s.
+	HeaderTimeout time.Duration
 	// MaxConnsPerHost bounds connections to one host. Zero means 8.
 	MaxConnsPerHost int
 }
@@ -33,8 +35,12 @@ func (g *Guard) HTTPClient(o ClientOptions) *http.Client {
 	if o.MaxConnsPerHost <= 0 {
 		o.MaxConnsPerHost = 8
 	}
+	next := g.transport(o.MaxConnsPerHost)
+	if o.HeaderTimeout > 0 {
+		next.ResponseHeaderTimeout = o.HeaderTimeout
+	}
 	return &http.Client{
-		Transport:     &transport{g: g, next: g.transport(o.MaxConnsPerHost)},
+		Transport:     &transport{g: g, next: next},
 		Timeout:       o.Timeout,
 		CheckRedirect: g.checkRedirect(o.Redirects),
 	}
