@@ -18,6 +18,7 @@ import (
 	"spindle/rbac"
 	"spindle/secrets"
 	"spindle/store"
+	"spindle/trigger"
 	"spindle/xrpc"
 )
 
@@ -115,6 +116,8 @@ func edge(err error) error {
 			code = xrpc.OwnerPaused
 		case "RefNotFound":
 			code = xrpc.RefNotFound
+		case trigger.CodeInput:
+			code = xrpc.InvalidRequest
 		case "NotRetryable":
 			code = xrpc.PipelineNotRetryable
 		}

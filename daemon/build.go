@@ -43,6 +43,7 @@ type Daemon struct {
 	ingest     *ingest.Ingest
 	backfill   *backfill.Backfill
 	planner    *trigger.Planner
+	scheduler  *trigger.Scheduler
 	dispatcher *queue.Dispatcher
 	calls      *xrpc.Server
 	pages      *web.Web
@@ -196,6 +197,9 @@ func (d *Daemon) work(out outside, vault *secrets.Vault, issuer *oidc.Issuer, ou
 	d.planner = trigger.New(trigger.Config{
 		Store: d.store, Sources: out.knots, IDs: tid.New(o.Clock), Clock: o.Clock, Log: o.Log,
 		Engines: run.Names(), Capabilities: &can, Limits: workflow.DefaultLimits(),
+	})
+	d.scheduler = trigger.NewScheduler(trigger.SchedulerConfig{
+		Store: d.store, Heads: out.knots, Clock: o.Clock, Log: o.Log, Limits: workflow.DefaultLimits(),
 	})
 	d.dispatcher = queue.New(queue.Config{
 		Jobs: d.store, Executor: run, Clock: o.Clock, Log: o.Log, Holder: holder, Engines: run.Names(),

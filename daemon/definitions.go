@@ -7,15 +7,21 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"time"
 
+	"spindle/internal/clock"
 	"spindle/knot"
 	"spindle/store"
+	"spindle/trigger"
 	"spindle/workflow"
 	"spindle/xrpc"
 )
 
 // definitions reads workflow files without running anything.
-type definitions struct{ knots *knot.Client }
+type definitions struct {
+	knots *knot.Client
+	clock clock.Clock
+}
 
 // Definitions implements xrpc.Definitions.
 func (d definitions) Definitions(ctx context.Context, repo store.RepoBinding, ref string) ([]xrpc.Definition, error) {
@@ -33,12 +39,12 @@ func (d definitions) Definitions(ctx context.Context, repo store.RepoBinding, re
 	}
 	out := make([]xrpc.Definition, 0, len(files.Files))
 	for _, f := range files.Files {
-		out = append(out, definition(f, sha))
+		out = append(out, definition(repo.Repo, f, sha, d.clock.Now()))
 	}
 	return out, nil
 }
 
-func definition(f knot.File, sha string) xrpc.Definition {
+func definition(repo string, f knot.File, sha string, now time.Time) xrpc.Definition {
 	spec, diags := workflow.Parse(f.Path, f.Data, workflow.DefaultLimits())
 	sum := sha256.Sum256(f.Data)
 	d := xrpc.Definition{Name: path.Base(f.Path), Path: f.Path, Commit: sha, Hash: hex.EncodeToString(sum[:])}
@@ -50,7 +56,7 @@ func definition(f knot.File, sha string) xrpc.Definition {
 	if spec == nil {
 		return d
 	}
-	d.Title, d.Engine = spec.Name, spec.Engine
+	d.Title, d.Engine, d.Next = spec.Name, spec.Engine, trigger.NextDue(repo, f.Path, spec, now)
 	seen := map[string]bool{}
 	for _, c := range spec.When {
 		for _, e := range c.Event {

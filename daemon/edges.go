@@ -30,7 +30,7 @@ func (d *Daemon) edges(out outside, v *secrets.Vault, issuer *oidc.Issuer, l *lo
 	reads := watched{Store: d.store, changes: feed.New(d.store, 0)}
 	d.calls, err = xrpc.New(xrpc.Config{
 		Pipelines: reads, Repos: d.store, Policy: d.store, Verbs: d.store, Retries: in,
-		Definitions: definitions{out.knots}, Secrets: vault{v}, Logs: output{logs: l, store: d.store}, Ingest: in,
+		Definitions: definitions{out.knots, d.o.Clock}, Secrets: vault{v}, Logs: output{logs: l, store: d.store}, Ingest: in,
 		Tokens: verifier{identity.NewVerifier(identity.VerifierConfig{
 			Audience: d.self.DID(), Directory: out.directory, Tokens: d.store, Clock: d.o.Clock,
 		})},

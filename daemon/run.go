@@ -50,6 +50,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	readers.Go(func() { d.report("catch-up", d.ingest.CatchUp(reading)) })
 	readers.Go(func() { d.report("backfill", d.backfill.Run(reading)) })
 	readers.Go(func() { d.report("planner", d.planner.Run(reading)) })
+	readers.Go(func() { d.report("schedules", d.scheduler.Run(reading)) })
 	workers.Go(func() { d.report("dispatcher", d.dispatcher.Run(working)) })
 	workers.Go(func() { d.sweep(working) })
 	d.o.Log.Info("ready", "did", d.self.DID(), "listen", d.Addr().String(), "offers", d.dispatcher.String())

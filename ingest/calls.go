@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -296,7 +297,7 @@ func (in *Ingest) outcome(ctx context.Context, key string) (Answer, error) {
 		case ok && v.State == store.EventDone:
 			return Answer{Pipelines: []pipeline.ID{v.Pipeline}, Message: in.summary(ctx, v.Pipeline)}, nil
 		case ok && v.State == store.EventRefused:
-			return Answer{}, &Refusal{Code: "AccessControl", Sentence: v.Reason}
+			return Answer{}, &Refusal{Code: cmp.Or(v.Code, "AccessControl"), Sentence: v.Reason}
 		case ok && v.State != store.EventPending:
 			return Answer{Message: v.Reason}, nil
 		}

@@ -19,8 +19,29 @@ var (
 // Fact is something that happened to a workflow. It is one of the types below, by value.
 type Fact interface{ fact() }
 
-// Approved lets a held workflow start.
-type Approved struct{ By string }
+// Approved lets a held workflow pass the gate that it is held at. Hold is how long a person may take at the next one.
+type Approved struct {
+	By   string
+	Hold time.Duration
+}
+
+// Decided is what comes of a workflow once all that it waited for has ended: with Run it goes on, otherwise it ends as
+// As, which is Skipped, or Error when it could not be decided. Hold is as for Approved.
+type Decided struct {
+	Run    bool
+	As     Status
+	Reason string
+	Hold   time.Duration
+}
+
+// Remains names what a workflow that waits for others still waits for.
+type Remains struct{ WaitsFor []string }
+
+// Blocked lets a workflow that a runner might take wait for another one of its group; Freed ends that.
+type Blocked struct{ Reason string }
+
+// Freed lets a workflow that waited for another one of its group start.
+type Freed struct{}
 
 // Leased gives the next attempt to Holder until Until.
 type Leased struct {
@@ -32,12 +53,16 @@ type Leased struct {
 type Began struct{ Epoch int64 }
 
 // Finished is the end of the attempt with epoch Epoch. Status is one of Passed, Failed, Error, Timeout or
-// Cancelled.
+// Cancelled. With Again the workflow waits for another attempt, unless somebody asked for its end; Workflow.Repeats
+// says when.
 type Finished struct {
 	Epoch    int64
 	Status   Status
 	ExitCode int
 	Reason   string
+	// Outputs are what the steps hand to the workflows that need this one. Whoever stores the fact stores them with it.
+	Outputs map[string]string
+	Again   bool
 }
 
 // CancelAsked is a wish to end. What waits ends at once; what runs is told when it renews its lease.
@@ -60,6 +85,10 @@ type Lost struct {
 }
 
 func (Approved) fact()    {}
+func (Decided) fact()     {}
+func (Remains) fact()     {}
+func (Blocked) fact()     {}
+func (Freed) fact()       {}
 func (Leased) fact()      {}
 func (Began) fact()       {}
 func (Finished) fact()    {}
@@ -77,8 +106,14 @@ func Apply(w Workflow, f Fact, now time.Time) (Workflow, error) {
 		if w.Status != Held {
 			return w, fmt.Errorf("%w: approve while %s", ErrMove, w.Status)
 		}
-		w.Status, w.Reason, w.ReadyAt = Waiting, "", now
-		return w, nil
+		if w.Gate == GateApproval {
+			return w.next(GateApproval, f.Hold, now), nil
+		}
+		return w.next(GateTrust, f.Hold, now), nil
+	case Decided:
+		return decide(w, f, now)
+	case Remains, Blocked, Freed:
+		return stay(w, f, now)
 	case Leased:
 		return lease(w, f, now)
 	case Began:
@@ -98,8 +133,8 @@ func Apply(w Workflow, f Fact, now time.Time) (Workflow, error) {
 }
 
 func lease(w Workflow, f Leased, now time.Time) (Workflow, error) {
-	if w.Status != Waiting {
-		return w, fmt.Errorf("%w: lease while %s", ErrMove, w.Status)
+	if w.Status != Waiting || w.Gate != GateOpen {
+		return w, fmt.Errorf("%w: lease while %s%s", ErrMove, w.Status, w.Gate.told())
 	}
 	w.Status, w.Reason = Preparing, ""
 	w.Attempt++
@@ -111,6 +146,44 @@ func lease(w Workflow, f Leased, now time.Time) (Workflow, error) {
 	return w, nil
 }
 
+func decide(w Workflow, f Decided, now time.Time) (Workflow, error) {
+	switch {
+	case w.Status != Waiting || w.Gate != GateNeeds:
+		return w, fmt.Errorf("%w: decide while %s%s", ErrMove, w.Status, w.Gate.told())
+	case f.Run:
+		return w.next(GateNeeds, f.Hold, now), nil
+	case f.As != Skipped && f.As != Error:
+		return w, fmt.Errorf("%w: decide as %q", ErrMove, f.As)
+	}
+	return end(w, f.As, f.Reason, now), nil
+}
+
+// stay applies the facts that change only what a waiting workflow waits for.
+func stay(w Workflow, f Fact, now time.Time) (Workflow, error) {
+	before, after, reason, ready := GateNeeds, GateNeeds, "", w.ReadyAt
+	switch f := f.(type) {
+	case Remains:
+		reason = WaitsFor(f.WaitsFor)
+	case Blocked:
+		before, after, reason = GateOpen, GateGroup, f.Reason
+	case Freed:
+		before, after, ready = GateGroup, GateOpen, now
+	}
+	if w.Status != Waiting || w.Gate != before {
+		return w, fmt.Errorf("%w: %T while %s%s", ErrMove, f, w.Status, w.Gate.told())
+	}
+	w.Gate, w.Reason, w.ReadyAt = after, reason, ready
+	return w, nil
+}
+
+// told is g for the text of an error.
+func (g Gate) told() string {
+	if g == GateOpen {
+		return ""
+	}
+	return " at gate " + string(g)
+}
+
 func finish(w Workflow, f Finished, now time.Time) (Workflow, error) {
 	if err := current(w, f.Epoch); err != nil {
 		return w, err
@@ -120,6 +193,12 @@ func finish(w Workflow, f Finished, now time.Time) (Workflow, error) {
 	}
 	reason := f.Reason
 	switch {
+	case w.CancelBy == "" && f.Again && faultOf(f.Status) != "":
+		if reason == "" {
+			reason = f.Status.plain()
+		}
+		w.Status, w.Reason, w.ReadyAt, w.LeaseUntil = Waiting, reason, now, time.Time{}
+		return w, nil
 	case w.CancelBy == "":
 	case f.Status == Cancelled && w.Reason != "":
 		// Who asked knows why better than the attempt that was told to stop.
@@ -179,7 +258,7 @@ func end(w Workflow, s Status, reason string, now time.Time) Workflow {
 	if reason == "" {
 		reason = s.plain()
 	}
-	w.Status, w.Reason, w.FinishedAt, w.LeaseUntil = s, reason, now, time.Time{}
+	w.Status, w.Gate, w.Reason, w.FinishedAt, w.LeaseUntil, w.HeldUntil = s, GateOpen, reason, now, time.Time{}, time.Time{}
 	return w
 }
 
@@ -192,6 +271,8 @@ func (s Status) plain() string {
 		return "a step did not pass"
 	case Timeout:
 		return "its time was up"
+	case Skipped:
+		return "what it needs did not pass"
 	case Error:
 		return "the machinery had a fault; it is not your code"
 	}

@@ -41,6 +41,11 @@ type Workflow struct {
 	Engine string   `json:"engine"`
 	Labels []string `json:"labels,omitempty"` // runs_on
 	Status Status   `json:"status"`
+	// Rules are what orders the workflow among others; Gate is what it stands at, and HeldUntil when the patience at a
+	// gate that needs a person ends.
+	Rules     Rules     `json:"rules,omitzero"`
+	Gate      Gate      `json:"gate,omitempty"`
+	HeldUntil time.Time `json:"heldUntil,omitzero"`
 	// Reason says in one sentence why the workflow stands where it stands, where that is not plain.
 	Reason string `json:"reason,omitempty"`
 	// Attempt counts the executions so far; Epoch is the fence of the current one.
@@ -52,7 +57,7 @@ type Workflow struct {
 	CancelBy   string    `json:"cancelBy,omitempty"`
 	ExitCode   int       `json:"exitCode"`
 	CreatedAt  time.Time `json:"createdAt"`
-	ReadyAt    time.Time `json:"readyAt,omitzero"` // when it became waiting
+	ReadyAt    time.Time `json:"readyAt,omitzero"` // when a runner might first have taken it
 	StartedAt  time.Time `json:"startedAt,omitzero"`
 	FinishedAt time.Time `json:"finishedAt,omitzero"`
 	Steps      []Step    `json:"steps,omitempty"`

@@ -95,6 +95,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 		mask = append(mask, token)
 	}
 	a.values = values
+	a.needs = a.claimed.Needs
 	if a.r.c.Needs != nil && len(a.spec.WaitsFor) > 0 {
 		if a.needs, err = a.r.c.Needs.Needs(ctx, a.claimed); err != nil {
 			return engines.Fault("what this workflow waited for could not be read (not your code)", err)
@@ -106,6 +107,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open the log: %w", err)
 	}
+	a.preface()
 	a.source, err = a.r.c.Checkouts.Locate(ctx, p.Trigger.CodeRepo())
 	if err != nil {
 		return fmt.Errorf("find the knot of %s: %w", p.Trigger.CodeRepo(), err)
@@ -118,8 +120,22 @@ func (a *attempt) prepare(ctx context.Context) error {
 		a.env = append(a.env, "TANGLED_ID_TOKEN="+token)
 	}
 	a.env = append(a.env, "HOME="+a.machine.Home())
-	a.env = merge(a.env, pairs(a.spec.CellEnvironment()), inputs(a.spec.Given))
+	a.env = merge(a.env, pairs(a.spec.CellEnvironment()), pairs(a.spec.NeedsEnvironment(a.needs)), inputs(a.spec.Given))
 	return nil
+}
+
+// preface says in the log what a reader of this attempt should know before its first line.
+func (a *attempt) preface() {
+	if b := a.claimed.Before; b.Status != "" {
+		n := a.claimed.Lease.Attempt
+		a.say(-1, fmt.Sprintf("attempt %d; attempt %d ended as %s: %s", n, n-1, b.Status.Label(), b.Reason))
+	}
+	if a.spec.Timeout > a.r.c.MaxTimeout {
+		a.say(-1, fmt.Sprintf("the file's `timeout: %s` is longer than this spindle allows; %s counts", a.spec.Timeout, a.limit))
+	}
+	for _, n := range a.spec.NotCarried {
+		a.say(-1, n.Why)
+	}
 }
 
 // entitle reads the secrets and the token that the run may have, and writes down that it is given them before

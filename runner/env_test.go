@@ -184,7 +184,7 @@ func TestT13ForkRunsOnlyAfterAnApprovalAndWithoutSecrets(t *testing.T) {
 	w.generous()
 	id := w.plan(does("printenv KEY").fromFork(), pipeline.Held)
 	require.Nil(t, w.claim())
-	require.NoError(t, w.Approve(context.Background(), id, alice, nil))
+	require.NoError(t, w.Approve(context.Background(), id, alice, nil, nil))
 	c := w.claim()
 	require.Equal(t, pipeline.TrustApproved, c.Pipeline.Trust)
 	runner.New(w.cfg).Execute(context.Background(), c)

@@ -73,7 +73,7 @@ type Config struct {
 	Secrets   Secrets
 	// Tokens is nil where no issuer is configured: then no workflow gets a token.
 	Tokens Tokens
-	// Needs is nil where no workflow waits for others, Results where nobody wants to know.
+	// Needs is nil where the claim says how they ended, Results where the end of the attempt says enough.
 	Needs   Needs
 	Results Results
 	Logs    Logs
@@ -173,7 +173,14 @@ func (a *attempt) keep(ctx context.Context) {
 func (a *attempt) fact(end ending) pipeline.Fact {
 	epoch := a.claimed.Lease.Epoch
 	if !end.drained {
-		return pipeline.Finished{Epoch: epoch, Status: end.status, ExitCode: end.exit, Reason: end.reason}
+		f := pipeline.Finished{Epoch: epoch, Status: end.status, ExitCode: end.exit, Reason: end.reason}
+		for _, o := range a.told.outputs {
+			if f.Outputs == nil {
+				f.Outputs = make(map[string]string, len(a.told.outputs))
+			}
+			f.Outputs[o.Key] = o.Value
+		}
+		return f
 	}
 	// The workflow itself did nothing wrong: it is handed back, so that another attempt takes it up.
 	reason := (&pipeline.Stop{Kind: pipeline.StopDrain}).Sentence()

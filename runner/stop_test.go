@@ -144,7 +144,7 @@ func TestDrain(t *testing.T) {
 		w := newWorld(t)
 		row := w.stoppedBy(does("echo before", "sleep 600", "echo after"), stop)
 		require.Equal(t, pipeline.Waiting, row.Status)
-		require.Equal(t, "interrupted: the spindle was stopped (not your code)", row.Reason)
+		require.Equal(t, "interrupted: the spindle was stopped (not your code); attempt 2 of 3 follows", row.Reason)
 		require.Empty(t, w.leftovers())
 		w.command = func(context.Context, engines.Command) (engines.Result, error, bool) {
 			return engines.Result{}, nil, true

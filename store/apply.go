@@ -23,18 +23,24 @@ func (w workflow) lease() pipeline.Lease {
 }
 
 const workflowColumns = `pipeline, name, file, digest, engine, labels, status, reason, attempt, epoch, lease_until, cancel_by,
-	exit_code, created_at, ready_at, started_at, finished_at, repo, owner, holder, released`
+	exit_code, created_at, ready_at, started_at, finished_at, repo, owner, holder, released, rules, gate, held_until`
 
 func scanWorkflow(scan func(...any) error) (w workflow, err error) {
-	var labels string
-	var lease, created, ready, started, finished int64
+	var labels, rules string
+	var lease, created, ready, started, finished, held int64
 	err = scan(&w.Pipeline, &w.Name, &w.File, &w.Digest, &w.Engine, &labels, &w.Status, &w.Reason, &w.Attempt, &w.Epoch, &lease,
-		&w.CancelBy, &w.ExitCode, &created, &ready, &started, &finished, &w.repo, &w.owner, &w.holder, &w.released)
+		&w.CancelBy, &w.ExitCode, &created, &ready, &started, &finished, &w.repo, &w.owner, &w.holder, &w.released,
+		&rules, &w.Gate, &held)
 	if err != nil {
 		return w, err
 	}
 	w.LeaseUntil, w.CreatedAt, w.ReadyAt = fromMicros(lease), fromMicros(created), fromMicros(ready)
-	w.StartedAt, w.FinishedAt = fromMicros(started), fromMicros(finished)
+	w.StartedAt, w.FinishedAt, w.HeldUntil = fromMicros(started), fromMicros(finished), fromMicros(held)
+	if rules != "" {
+		if err := json.Unmarshal([]byte(rules), &w.Rules); err != nil {
+			return w, fmt.Errorf("%w: rules of workflow %s/%s", ErrCorrupt, w.Pipeline, w.Name)
+		}
+	}
 	if err := json.Unmarshal([]byte(labels), &w.Labels); err != nil {
 		return w, fmt.Errorf("%w: labels of workflow %s/%s", ErrCorrupt, w.Pipeline, w.Name)
 	}
@@ -81,6 +87,9 @@ func (s *Store) Apply(ctx context.Context, id pipeline.ID, name string, f pipeli
 		if err != nil {
 			return pipeline.Workflow{}, err
 		}
+		if f, err = t.settled(w, f); err != nil {
+			return pipeline.Workflow{}, err
+		}
 		w, err = t.apply(w, f)
 		return w.Workflow, err
 	})
@@ -98,10 +107,10 @@ func (t *tx) apply(before workflow, f pipeline.Fact) (workflow, error) {
 		after.holder, after.released = l.Holder, false
 	}
 	err = t.exec1(`UPDATE workflows SET status = ?, reason = ?, attempt = ?, epoch = ?, holder = ?, released = ?, lease_until = ?,
-		cancel_by = ?, exit_code = ?, ready_at = ?, started_at = ?, finished_at = ? WHERE pipeline = ? AND name = ? AND epoch = ? AND status = ?`,
+		cancel_by = ?, exit_code = ?, ready_at = ?, started_at = ?, finished_at = ?, gate = ?, held_until = ? WHERE pipeline = ? AND name = ? AND epoch = ? AND status = ?`,
 		string(after.Status), after.Reason, after.Attempt, after.Epoch, after.holder, after.released, micros(after.LeaseUntil), after.CancelBy,
 		after.ExitCode, micros(after.ReadyAt), micros(after.StartedAt), micros(after.FinishedAt),
-		string(after.Pipeline), after.Name, before.Epoch, string(before.Status))
+		string(after.Gate), micros(after.HeldUntil), string(after.Pipeline), after.Name, before.Epoch, string(before.Status))
 	if err != nil {
 		return before, err
 	}
@@ -111,7 +120,7 @@ func (t *tx) apply(before workflow, f pipeline.Fact) (workflow, error) {
 			VALUES (?, ?, ?, ?, ?, 0, ?, 0, '', 0)`,
 			string(after.Pipeline), after.Name, after.Attempt, after.Epoch, after.holder, micros(t.now))
 	case before.Status.Active() && !after.Status.Active():
-		err = t.endAttempt(after)
+		err = t.endAttempt(after, f)
 	}
 	if err != nil {
 		return before, err
@@ -121,20 +130,26 @@ func (t *tx) apply(before workflow, f pipeline.Fact) (workflow, error) {
 			return before, err
 		}
 	}
+	if err := t.ordered(before, &after); err != nil {
+		return before, err
+	}
 	if after.Status != before.Status {
 		err = t.sumUp(after.Pipeline, after.repo)
 	}
 	return after, err
 }
 
-// endAttempt closes the attempt row and the steps that it leaves open.
-func (t *tx) endAttempt(w workflow) error {
-	outcome := w.Status
+// endAttempt closes the attempt row and the steps that it leaves open, after f ended the attempt.
+func (t *tx) endAttempt(w workflow, f pipeline.Fact) error {
+	outcome, exit := w.Status, w.ExitCode
 	if !outcome.Terminal() { // it waits again
 		outcome = pipeline.Error
+		if f, ok := f.(pipeline.Finished); ok {
+			outcome, exit = f.Status, f.ExitCode
+		}
 	}
-	err := t.exec1("UPDATE attempts SET ended_at = ?, outcome = ?, exit_code = ? WHERE pipeline = ? AND workflow = ? AND attempt = ?",
-		micros(t.now), string(outcome), w.ExitCode, string(w.Pipeline), w.Name, w.Attempt)
+	err := t.exec1("UPDATE attempts SET ended_at = ?, outcome = ?, exit_code = ?, reason = ? WHERE pipeline = ? AND workflow = ? AND attempt = ?",
+		micros(t.now), string(outcome), exit, w.Reason, string(w.Pipeline), w.Name, w.Attempt)
 	if err != nil {
 		return err
 	}

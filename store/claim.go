@@ -1,9 +1,7 @@
 package store
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -53,12 +51,12 @@ type waitingOwner struct {
 // seeks the next owner in the index, so that one owner's thousand workflows cost as much as one.
 func (t *tx) owners() ([]waitingOwner, error) {
 	rows, err := t.query(`WITH RECURSIVE o (owner) AS (
-			SELECT min(owner) FROM workflows WHERE status = 'waiting'
-			UNION ALL SELECT (SELECT min(owner) FROM workflows WHERE status = 'waiting' AND owner > o.owner) FROM o WHERE o.owner IS NOT NULL)
+			SELECT min(owner) FROM workflows WHERE status = 'waiting' AND gate = ''
+			UNION ALL SELECT (SELECT min(owner) FROM workflows WHERE status = 'waiting' AND gate = '' AND owner > o.owner) FROM o WHERE o.owner IS NOT NULL)
 		SELECT o.owner, (SELECT count(*) FROM workflows a WHERE a.owner = o.owner AND a.status IN ('preparing', 'running')) AS active
 		FROM o LEFT JOIN turns t ON t.owner = o.owner WHERE o.owner IS NOT NULL
 		ORDER BY active, coalesce(t.turn, 0),
-			(SELECT min(ready_at) FROM workflows w WHERE w.owner = o.owner AND w.status = 'waiting'), o.owner`)
+			(SELECT min(ready_at) FROM workflows w WHERE w.owner = o.owner AND w.status = 'waiting' AND w.gate = ''), o.owner`)
 	return collect(rows, err, "read the owners' turns", func(scan func(...any) error) (o waitingOwner, err error) {
 		return o, scan(&o.did, &o.active)
 	})
@@ -70,7 +68,7 @@ const fits = `engine IN (SELECT value FROM json_each(?2))
 func (t *tx) claimFrom(owner string, r ClaimRequest) (*Claimed, error) {
 	engines, labels := list(r.Engines), list(r.Labels)
 	for {
-		next, err := t.refs(`SELECT pipeline, name FROM workflows WHERE status = 'waiting' AND owner = ?1 AND `+fits+`
+		next, err := t.refs(`SELECT pipeline, name FROM workflows WHERE status = 'waiting' AND gate = '' AND owner = ?1 AND `+fits+`
 			ORDER BY ready_at, created_at, pipeline, position LIMIT 1`, owner, engines, labels)
 		if err != nil || len(next) == 0 {
 			return nil, err
@@ -85,6 +83,12 @@ func (t *tx) claimFrom(owner string, r ClaimRequest) (*Claimed, error) {
 		}
 		if !d.Allowed {
 			if _, err := t.apply(w, pipeline.CancelAsked{By: "spindle", As: pipeline.Refused, Reason: d.Sentence}); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if blocked, err := t.blocked(w); blocked || err != nil {
+			if err != nil {
 				return nil, err
 			}
 			continue
@@ -115,14 +119,13 @@ func (t *tx) lease(w workflow, r ClaimRequest) (*Claimed, error) {
 		ON CONFLICT (owner) DO UPDATE SET turn = excluded.turn`, w.owner); err != nil {
 		return nil, err
 	}
-	var sum []byte
-	if _, err := t.get("SELECT spec, spec_sum FROM workflows WHERE pipeline = ? AND name = ?",
-		[]any{string(w.Pipeline), w.Name}, &w.Spec, &sum); err != nil {
+	w.Spec, err = t.spec(w)
+	if errors.Is(err, ErrCorrupt) {
+		t.s.log.Error("a stored spec is damaged; its workflow ends", "pipeline", w.Pipeline, "workflow", w.Name)
+		_, err := t.apply(w, pipeline.Lost{Epoch: w.Epoch, Reason: damagedSpec})
 		return nil, err
 	}
-	if have := sha256.Sum256(w.Spec); !bytes.Equal(have[:], sum) {
-		t.s.log.Error("a stored spec is damaged; its workflow ends", "pipeline", w.Pipeline, "workflow", w.Name)
-		_, err := t.apply(w, pipeline.Lost{Epoch: w.Epoch, Reason: "the stored plan of this workflow is damaged and was not run; push again"})
+	if err != nil {
 		return nil, err
 	}
 	p, err := t.pipeline(w.Pipeline, false)
@@ -130,6 +133,15 @@ func (t *tx) lease(w workflow, r ClaimRequest) (*Claimed, error) {
 		return nil, err
 	}
 	c := &Claimed{Lease: w.lease(), Pipeline: p, Workflow: w.Workflow}
+	if c.Needs, err = t.results(w); err != nil {
+		return nil, err
+	}
+	if w.Attempt > 1 {
+		if _, err := t.get("SELECT outcome, reason FROM attempts WHERE pipeline = ? AND workflow = ? AND attempt = ?",
+			[]any{string(w.Pipeline), w.Name, w.Attempt - 1}, &c.Before.Status, &c.Before.Reason); err != nil {
+			return nil, err
+		}
+	}
 	if _, err := t.get("SELECT rkey FROM repos WHERE did = ?", []any{p.Repo}, &c.Rkey); err != nil {
 		return nil, err
 	}
@@ -138,7 +150,7 @@ func (t *tx) lease(w workflow, r ClaimRequest) (*Claimed, error) {
 
 // explain leaves a reason on waiting workflows that have none and that r could not take.
 func (t *tx) explain(r ClaimRequest) error {
-	rows, err := t.query("SELECT "+workflowColumns+" FROM workflows WHERE status = 'waiting' AND reason = '' LIMIT ?", maxExplained)
+	rows, err := t.query("SELECT "+workflowColumns+" FROM workflows WHERE status = 'waiting' AND gate = '' AND reason = '' LIMIT ?", maxExplained)
 	ws, err := collect(rows, err, "read what waits without a reason", scanWorkflow)
 	if err != nil {
 		return err
@@ -244,22 +256,22 @@ func (s *Store) Expired(ctx context.Context) (Swept, error) {
 		}
 		for _, x := range []struct {
 			q, reason string
-			after     time.Duration
+			before    time.Time
 		}{
-			{"SELECT pipeline, name FROM workflows WHERE status = 'held' AND created_at < ? LIMIT 1000",
-				"nobody approved it within %s; push again or retry to ask again", t.s.c.HoldFor},
-			{"SELECT pipeline, name FROM workflows WHERE status = 'waiting' AND ready_at < ? LIMIT 1000",
-				"no runner took it within %s; retry once there is one", t.s.c.WaitFor},
+			{"SELECT pipeline, name FROM workflows WHERE status = 'held' AND held_until < ? LIMIT 1000",
+				"nobody approved it in time; push again or retry to ask again", t.now},
+			{"SELECT pipeline, name FROM workflows WHERE status = 'waiting' AND gate = '' AND ready_at < ? LIMIT 1000",
+				fmt.Sprintf("no runner took it within %s; retry once there is one", t.s.c.WaitFor), t.now.Add(-t.s.c.WaitFor)},
 		} {
-			old, err := t.refs(x.q, micros(t.now.Add(-x.after)))
+			old, err := t.refs(x.q, micros(x.before))
 			if err != nil {
 				return sw, err
 			}
-			err = t.cancelAll(old, pipeline.CancelAsked{By: "spindle", As: pipeline.Expired, Reason: fmt.Sprintf(x.reason, x.after)})
+			n, err := t.cancelEach(old, pipeline.CancelAsked{By: "spindle", As: pipeline.Expired, Reason: x.reason})
 			if err != nil {
 				return sw, err
 			}
-			sw.Expired += len(old)
+			sw.Expired += n
 		}
 		return sw, nil
 	})
@@ -271,14 +283,7 @@ func (t *tx) lose(rs []ref, reason string, sw *Swept) error {
 		if err != nil {
 			return err
 		}
-		again := !w.released && w.Attempt < t.s.c.MaxAttempts
-		text := reason + " (not your code)"
-		switch {
-		case again:
-			text += fmt.Sprintf("; attempt %d of %d follows", w.Attempt+1, t.s.c.MaxAttempts)
-		case w.released:
-			text += "; it had been given secrets or a token, so it is not repeated by itself"
-		}
+		again, text := t.lost(w, reason+" (not your code)")
 		l := w.lease()
 		w, err = t.apply(w, pipeline.Lost{Epoch: w.Epoch, Reason: text, Again: again})
 		if err != nil {

@@ -70,6 +70,15 @@ func (s *Store) PostponeEvent(ctx context.Context, id int64, reason string, unti
 // SettleEvent ends an event without a pipeline; reason stays visible. Settling it again the same way is no
 // error, another way is ErrConflict.
 func (s *Store) SettleEvent(ctx context.Context, id int64, state EventState, reason string) error {
+	return s.settleAs(ctx, id, state, "", reason)
+}
+
+// RefuseEvent is SettleEvent as EventRefused, with a code that tells programs what sort of refusal it is.
+func (s *Store) RefuseEvent(ctx context.Context, id int64, code, reason string) error {
+	return s.settleAs(ctx, id, EventRefused, code, reason)
+}
+
+func (s *Store) settleAs(ctx context.Context, id int64, state EventState, code, reason string) error {
 	switch state {
 	case EventSkipped, EventNoMatch, EventRefused, EventGone:
 	default:
@@ -88,6 +97,9 @@ func (s *Store) SettleEvent(ctx context.Context, id int64, state EventState, rea
 		case had != EventPending:
 			return fmt.Errorf("%w: the event is %s", ErrConflict, had)
 		}
+		if err := t.exec1("UPDATE events SET code = ? WHERE id = ?", code, id); err != nil {
+			return err
+		}
 		return t.settleEvent(id, state, reason, "")
 	})
 }
@@ -104,8 +116,8 @@ func (s *Store) EventByKey(ctx context.Context, key string) (EventView, bool, er
 	var body string
 	var sum []byte
 	var received, notBefore int64
-	ok, err := s.r.get(ctx, "SELECT id, body, sum, state, reason, tries, not_before, received_at, pipeline FROM events WHERE key = ?",
-		[]any{key}, &v.ID, &body, &sum, &v.State, &v.Reason, &v.Tries, &notBefore, &received, &v.Pipeline)
+	ok, err := s.r.get(ctx, "SELECT id, body, sum, state, reason, code, tries, not_before, received_at, pipeline FROM events WHERE key = ?",
+		[]any{key}, &v.ID, &body, &sum, &v.State, &v.Reason, &v.Code, &v.Tries, &notBefore, &received, &v.Pipeline)
 	if err != nil || !ok {
 		return EventView{}, false, err
 	}

@@ -69,7 +69,7 @@ func checkPlan(p pipeline.Pipeline) error {
 		}
 		names[w.Name] = true
 	}
-	return nil
+	return checkOrder(p.Workflows)
 }
 
 func (t *tx) enqueue(plan Plan) (pipeline.Pipeline, *Refusal, error) {
@@ -149,7 +149,7 @@ func (t *tx) putPipeline(event int64, p *pipeline.Pipeline) error {
 	}
 	statuses := make([]pipeline.Status, len(p.Workflows))
 	for i, w := range p.Workflows {
-		statuses[i] = w.Status
+		statuses[i] = w.Born(0, t.now).Status
 	}
 	p.CreatedAt, p.FinishedAt, p.ApprovedBy = t.now, zero, ""
 	if p.Status = pipeline.Summarize(statuses); p.Status.Terminal() {
@@ -170,7 +170,7 @@ func (t *tx) putPipeline(event int64, p *pipeline.Pipeline) error {
 			return fmt.Errorf("workflow %q: %w", p.Workflows[i].Name, err)
 		}
 	}
-	return nil
+	return t.order(p)
 }
 
 func (t *tx) putWorkflow(p *pipeline.Pipeline, i int) error {
@@ -178,11 +178,16 @@ func (t *tx) putWorkflow(p *pipeline.Pipeline, i int) error {
 	w.Pipeline, w.CreatedAt = p.ID, t.now
 	w.Attempt, w.Epoch, w.CancelBy = 0, 0, ""
 	w.ReadyAt, w.StartedAt, w.FinishedAt, w.LeaseUntil = zero, zero, zero, zero
-	if w.Status == pipeline.Waiting {
-		w.ReadyAt = t.now
+	why := w.Reason
+	if *w = w.Born(t.s.c.HoldFor, t.now); w.Reason == "" {
+		w.Reason = why
 	}
 	if w.Status.Terminal() {
 		w.FinishedAt = t.now
+	}
+	rules, err := encodeRules(w.Rules)
+	if err != nil {
+		return err
 	}
 	labels, err := json.Marshal(append([]string{}, w.Labels...))
 	if err != nil {
@@ -193,10 +198,10 @@ func (t *tx) putWorkflow(p *pipeline.Pipeline, i int) error {
 	}
 	sum := sha256.Sum256(w.Spec)
 	err = t.exec1(`INSERT INTO workflows (pipeline, name, position, repo, owner, file, spec, spec_sum, digest, engine, labels, status, reason,
-		attempt, epoch, holder, released, lease_until, cancel_by, exit_code, created_at, ready_at, started_at, finished_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, '', 0, 0, '', ?, ?, ?, 0, ?)`,
+		attempt, epoch, holder, released, lease_until, cancel_by, exit_code, created_at, ready_at, started_at, finished_at, rules, grp, gate, held_until)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, '', 0, 0, '', ?, ?, ?, 0, ?, ?, ?, ?, ?)`,
 		string(p.ID), w.Name, i, p.Repo, p.Owner, w.File, w.Spec, sum[:], w.Digest, w.Engine, string(labels), string(w.Status), clip(w.Reason),
-		w.ExitCode, micros(w.CreatedAt), micros(w.ReadyAt), micros(w.FinishedAt))
+		w.ExitCode, micros(w.CreatedAt), micros(w.ReadyAt), micros(w.FinishedAt), rules, w.Rules.Group, string(w.Gate), micros(w.HeldUntil))
 	if err != nil {
 		return err
 	}
@@ -207,7 +212,8 @@ func (t *tx) putWorkflow(p *pipeline.Pipeline, i int) error {
 func (t *tx) supersede(p pipeline.Pipeline) error {
 	ws, err := t.refs(`SELECT w.pipeline, w.name FROM pipelines p JOIN workflows w ON w.pipeline = p.id
 		WHERE p.repo = ? AND p.ref = ? AND p.status IN ('waiting', 'held') AND p.kind = 'push' AND p.id <> ?
-		AND w.status IN ('waiting', 'held')`, p.Repo, p.Trigger.Ref, string(p.ID))
+		AND w.status IN ('waiting', 'held')
+		AND NOT EXISTS (SELECT 1 FROM workflows s WHERE s.pipeline = p.id AND s.started_at > 0)`, p.Repo, p.Trigger.Ref, string(p.ID))
 	if err != nil {
 		return err
 	}

@@ -158,16 +158,16 @@ func TestT13Approval(t *testing.T) {
 		require.ErrorAs(t, err, &r)
 		return r.Decision.Code
 	}
-	require.Equal(t, CodeSelfApproval, code(b.Approve(b.ctx(), p.ID, bob, nil)))
-	require.Equal(t, rbac.CodeNotCollaborator, code(b.Approve(b.ctx(), p.ID, carol, nil)))
-	require.Equal(t, "no", code(b.Approve(b.ctx(), p.ID, alice, func(*rbac.Gate, pipeline.Pipeline) rbac.Decision { return rbac.Decision{Code: "no"} })))
-	require.ErrorIs(t, b.Approve(b.ctx(), "nothing", alice, nil), ErrNotFound)
+	require.Equal(t, CodeSelfApproval, code(b.Approve(b.ctx(), p.ID, bob, nil, nil)))
+	require.Equal(t, rbac.CodeNotCollaborator, code(b.Approve(b.ctx(), p.ID, carol, nil, nil)))
+	require.Equal(t, "no", code(b.Approve(b.ctx(), p.ID, alice, nil, func(*rbac.Gate, pipeline.Pipeline) rbac.Decision { return rbac.Decision{Code: "no"} })))
+	require.ErrorIs(t, b.Approve(b.ctx(), "nothing", alice, nil, nil), ErrNotFound)
 	require.Equal(t, pipeline.Held, b.get(p.ID).Status)
-	require.NoError(t, b.Approve(b.ctx(), p.ID, alice, nil))
+	require.NoError(t, b.Approve(b.ctx(), p.ID, alice, nil, nil))
 	got := b.get(p.ID)
 	require.Equal(t, pipeline.TrustApproved, got.Trust)
 	require.Equal(t, alice, got.ApprovedBy)
-	require.ErrorIs(t, b.Approve(b.ctx(), p.ID, alice, nil), ErrNotBlocked)
+	require.ErrorIs(t, b.Approve(b.ctx(), p.ID, alice, nil, nil), ErrNotBlocked)
 	require.Equal(t, pipeline.Held, b.get(other.ID).Status, "an approval covers one run")
 	require.Equal(t, p.ID, b.mustClaim().Pipeline.ID)
 	require.Nil(t, b.claim(anyWork))
@@ -185,7 +185,7 @@ func TestT13Approval(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, sw.Expired)
 	require.Equal(t, pipeline.Expired, b.get(other.ID).Workflows[0].Status)
-	require.ErrorIs(t, b.Approve(b.ctx(), other.ID, alice, nil), ErrNotBlocked)
+	require.ErrorIs(t, b.Approve(b.ctx(), other.ID, alice, nil, nil), ErrNotBlocked)
 }
 
 // T14: what was planned is what runs; nothing changes a spec afterwards.

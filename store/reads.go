@@ -299,7 +299,7 @@ func (s *Store) Stats(ctx context.Context) (st Stats, err error) {
 		(SELECT count(*) FROM workflows WHERE status = 'held'),
 		(SELECT count(*) FROM workflows WHERE finished_at >= ?1 AND finished_at > 0 AND status = 'passed'),
 		(SELECT count(*) FROM workflows WHERE finished_at >= ?1 AND finished_at > 0),
-		(SELECT coalesce(min(ready_at), 0) FROM workflows WHERE status = 'waiting'),
+		(SELECT coalesce(min(ready_at), 0) FROM workflows WHERE status = 'waiting' AND ready_at > 0),
 		(SELECT count(*) FROM events WHERE state = 'pending'),
 		(SELECT count(*) FROM rechecks)`, []any{day},
 		&st.Running, &st.Waiting, &st.Held, &st.Passed24h, &st.Finished24h, &oldest, &st.PendingEvents, &st.Rechecks)

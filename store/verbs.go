@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"spindle/pipeline"
-	"spindle/rbac"
 )
 
 // CodeSelfApproval refuses an approval by the account that started the run.
@@ -45,78 +44,34 @@ func (s *Store) Cancel(ctx context.Context, id pipeline.ID, workflows []string, 
 	})
 }
 
+// cancelAll asks for the end of all of rs.
 func (t *tx) cancelAll(rs []ref, f pipeline.CancelAsked) error {
+	_, err := t.cancelEach(rs, f)
+	return err
+}
+
+// cancelEach is cancelAll that counts. What the end of one of them ends meanwhile is no fault.
+func (t *tx) cancelEach(rs []ref, f pipeline.CancelAsked) (n int, err error) {
+	// Those that wait for others among rs are to end because of this wish, not because of its effects.
+	t.ending = make(map[ref]bool, len(rs))
+	for _, r := range rs {
+		t.ending[r] = true
+	}
+	defer func() { t.ending = nil }()
 	for _, r := range rs {
 		w, err := t.workflow(r)
 		if err != nil {
-			return err
+			return n, err
+		}
+		if w.Status.Terminal() {
+			continue
 		}
 		if _, err := t.apply(w, f); err != nil {
-			return err
+			return n, err
 		}
+		n++
 	}
-	return nil
-}
-
-// Approve lets the held workflows of this very pipeline start. The repository must still be served, admit must
-// agree, both by the policy as of this transaction, and by must not be the account that started the run;
-// otherwise the error is a *Refusal. ErrNotBlocked: nothing is held. The approval is kept with the head
-// commit and a digest of the workflow definitions that it covers. Trust rises from fork to approved, never further.
-func (s *Store) Approve(ctx context.Context, id pipeline.ID, by string, admit func(*rbac.Gate, pipeline.Pipeline) rbac.Decision) error {
-	return s.write(ctx, "approve "+string(id), func(t *tx) error {
-		p, err := t.pipeline(id, true)
-		if err != nil {
-			return err
-		}
-		var held []ref
-		for _, w := range p.Workflows {
-			if w.Status == pipeline.Held {
-				held = append(held, ref{id, w.Name})
-			}
-		}
-		if len(held) == 0 {
-			return ErrNotBlocked
-		}
-		if by == p.Trigger.Actor {
-			return &Refusal{rbac.Decision{Code: CodeSelfApproval, Sentence: by +
-				" started this run and so cannot approve it; the repository's owner or another collaborator can"}}
-		}
-		d, _, err := t.admit(p, func(g *rbac.Gate) rbac.Decision {
-			if admit != nil {
-				return admit(g, p)
-			}
-			return g.May(by, rbac.Approve, rbac.Repo{DID: p.Repo, Owner: p.Owner})
-		})
-		if err != nil {
-			return err
-		}
-		if !d.Allowed {
-			return &Refusal{d}
-		}
-		digest := definitions(p.Workflows)
-		head := p.Trigger.Commit
-		if p.Trigger.Pull != nil {
-			head = p.Trigger.Pull.Head
-		}
-		if err := t.exec1("INSERT INTO approvals (pipeline, repo, source_repo, head, digest, approver, at) VALUES (?, ?, ?, ?, ?, ?, ?)",
-			string(id), p.Repo, p.Trigger.CodeRepo(), head, digest, by, micros(t.now)); err != nil {
-			return err
-		}
-		if err := t.exec1("UPDATE pipelines SET approved_by = ?, trust = max(trust, ?) WHERE id = ?",
-			by, int(pipeline.TrustApproved), string(id)); err != nil {
-			return err
-		}
-		for _, r := range held {
-			w, err := t.workflow(r)
-			if err != nil {
-				return err
-			}
-			if _, err := t.apply(w, pipeline.Approved{By: by}); err != nil {
-				return err
-			}
-		}
-		return t.audit(by, "pipeline.approve", string(id), "head "+head+" definitions "+digest)
-	})
+	return n, nil
 }
 
 // definitions digests the workflow definitions of a run, in hex.

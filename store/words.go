@@ -8,6 +8,7 @@ import (
 	"spindle/internal/clock"
 	"spindle/pipeline"
 	"spindle/rbac"
+	wf "spindle/workflow"
 )
 
 // What the store refuses.
@@ -184,6 +185,7 @@ type EventView struct {
 	Event
 	State     EventState
 	Reason    string
+	Code      string // of a refusal, where it has one; see RefuseEvent
 	NotBefore time.Time
 	Pipeline  pipeline.ID
 }
@@ -214,6 +216,16 @@ type Claimed struct {
 	Workflow pipeline.Workflow // with Spec
 	// Rkey is the record key of the repository's declaration.
 	Rkey string
+	// Needs are the results of the workflows that this one waited for, by planned name.
+	Needs map[string]wf.Need
+	// Before is how the attempt before this one ended; the zero value for the first.
+	Before AttemptEnd
+}
+
+// AttemptEnd is the end of an attempt.
+type AttemptEnd struct {
+	Status pipeline.Status
+	Reason string
 }
 
 // Swept is what a sweep ended.

@@ -51,6 +51,8 @@ type tx struct {
 	// repoliced tells that the write changed the policy.
 	repoliced bool
 	policy    int64 // the policy version after the write, if repoliced
+	// ending are workflows that are about to be ended by one wish.
+	ending map[ref]bool
 }
 
 func newWriter(ctx context.Context, s *Store, db *sql.DB) (*writer, error) {

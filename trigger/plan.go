@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"spindle/knot"
@@ -53,6 +52,12 @@ func (p *Planner) settle(ctx context.Context, e store.Event) error {
 	if err != nil {
 		return fmt.Errorf("read the workflow files of %s: %w", t.Commit, err)
 	}
+	if t.Kind == pipeline.Push && !t.Late && t.Ref == "refs/heads/"+repo.DefaultBranch {
+		list := timetable(repo.Repo, files, p.c.Limits, p.c.Clock.Now().UTC())
+		if err := p.c.Store.PutSchedules(ctx, repo.Repo, t.Commit, list); err != nil {
+			return fmt.Errorf("write the schedules of %s: %w", repo.Repo, err)
+		}
+	}
 	if t.Kind == pipeline.Push || t.Kind == pipeline.PullRequest {
 		if marker, skip := workflow.SkipMarker(t.Options, files.Message); skip {
 			return p.c.Store.SettleEvent(ctx, e.ID, store.EventSkipped, "skipped: the push says "+marker)
@@ -61,6 +66,9 @@ func (p *Planner) settle(ctx context.Context, e store.Event) error {
 	plan, err := p.compile(ctx, t, repo, src, files)
 	if err != nil {
 		return err
+	}
+	if len(plan.InputErrors) > 0 {
+		return p.c.Store.RefuseEvent(ctx, e.ID, CodeInput, wrongInputs(plan.InputErrors))
 	}
 	if len(plan.Workflows) == 0 {
 		return p.c.Store.SettleEvent(ctx, e.ID, store.EventNoMatch, nothing(plan, files))
@@ -178,10 +186,12 @@ func note(t pipeline.Trigger, trust pipeline.Trust, plan workflow.Plan) string {
 	for _, d := range plan.Diagnostics {
 		lines = append(lines, told(d))
 	}
+	said := map[string]bool{} // the cells of a matrix are of one file
 	for _, w := range plan.Workflows {
-		if w.Spec == nil || len(lines) > maxNotes {
+		if w.Spec == nil || said[w.Path] || len(lines) > maxNotes {
 			continue
 		}
+		said[w.Path] = true
 		for _, n := range w.Spec.NotCarried {
 			lines = append(lines, fmt.Sprintf("%s:%d: %s", w.Path, n.Line, n.Why))
 		}
@@ -240,6 +250,10 @@ func planned(pl pipeline.Pipeline, w workflow.Planned) (pipeline.Workflow, error
 		return row, fmt.Errorf("encode the spec of %s: %w", w.Path, err)
 	}
 	row.Spec, row.Engine, row.Labels = spec, w.Spec.Engine, w.Spec.RunsOn
+	if row.Rules, err = rules(w.Spec, pl.Trigger); err != nil {
+		row.Status, row.Reason = pipeline.Invalid, err.Error()
+		return row, nil
+	}
 	if w.Skip != "" {
 		row.Status, row.Reason = pipeline.Skipped, w.Skip
 		return row, nil
@@ -306,14 +320,20 @@ func (p *Planner) repeat(ctx context.Context, e store.Event) error {
 	pl := old
 	pl.ID, pl.Trigger, pl.Workflows, pl.Note = pipeline.ID(p.c.IDs.Next()), t, nil, ""
 	pl.CreatedAt = p.c.Clock.Now()
+	wanted := repeated(old.Workflows, t.Only)
 	for _, w := range old.Workflows {
-		if !wanted(t.Only, w.Name) || len(specs[w.Name]) == 0 {
+		if !wanted[w.Name] || len(specs[w.Name]) == 0 {
 			continue
 		}
-		pl.Workflows = append(pl.Workflows, pipeline.Workflow{
-			Pipeline: pl.ID, Name: w.Name, File: w.File, Spec: specs[w.Name], Digest: w.Digest,
+		row := pipeline.Workflow{
+			Pipeline: pl.ID, Name: w.Name, File: w.File, Spec: specs[w.Name], Digest: w.Digest, Rules: w.Rules,
 			Engine: w.Engine, Labels: w.Labels, Status: pipeline.Waiting, CreatedAt: pl.CreatedAt,
-		})
+		}
+		if len(w.Rules.WaitsFor) == 0 && w.Status == pipeline.Skipped {
+			// It was skipped for what the trigger and the files say, which are the same now.
+			row.Status, row.Reason = w.Status, w.Reason
+		}
+		pl.Workflows = append(pl.Workflows, row)
 	}
 	if len(pl.Workflows) == 0 {
 		return p.c.Store.SettleEvent(ctx, e.ID, store.EventNoMatch, "none of the workflows asked for can be repeated")
@@ -321,5 +341,3 @@ func (p *Planner) repeat(ctx context.Context, e store.Event) error {
 	_, err = p.c.Store.Enqueue(ctx, store.Plan{Event: e.ID, Pipeline: pl, Admit: admit(pl)})
 	return err
 }
-
-func wanted(only []string, name string) bool { return len(only) == 0 || slices.Contains(only, name) }

@@ -24,6 +24,8 @@ type Store interface {
 	NextEvents(ctx context.Context, limit int) ([]store.Event, error)
 	PostponeEvent(ctx context.Context, id int64, reason string, until time.Time) error
 	SettleEvent(ctx context.Context, id int64, state store.EventState, reason string) error
+	RefuseEvent(ctx context.Context, id int64, code, reason string) error
+	PutSchedules(ctx context.Context, repo, sha string, list []store.Schedule) error
 	Enqueue(ctx context.Context, p store.Plan) (pipeline.Pipeline, error)
 	Pipeline(ctx context.Context, id pipeline.ID) (pipeline.Pipeline, bool, error)
 	Specs(ctx context.Context, id pipeline.ID) (map[string][]byte, error)

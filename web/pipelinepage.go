@@ -33,6 +33,25 @@ type hold struct {
 	Owner person
 	Actor person
 	ID    pipeline.ID
+	// Asked are the workflows whose files ask for the approval, each with whose; none when the code comes from outside.
+	Asked []wish
+}
+
+// wish is a workflow whose file asks for an approval.
+type wish struct {
+	Name, Reason, Deploys string
+	Until                 string
+}
+
+// held is the notice for the workflows among fs that wait for a person.
+func (w *Web) held(p pipeline.Pipeline, fs ...pipeline.Workflow) *hold {
+	h := &hold{Note: p.Note, Owner: w.person(p.Owner), Actor: w.person(p.Trigger.Actor), ID: p.ID}
+	for _, f := range fs {
+		if f.Status == pipeline.Held && f.Gate == pipeline.GateApproval {
+			h.Asked = append(h.Asked, wish{f.Name, f.Reason, f.Rules.DeploysTo, f.HeldUntil.UTC().Format("2006-01-02 15:04 MST")})
+		}
+	}
+	return h
 }
 
 // failure is a workflow that did not pass, with the end of what it said.
@@ -85,7 +104,7 @@ func (a pipelineAt) load(ctx context.Context, _ bool) (view, error) {
 		Inputs: p.Trigger.Inputs,
 	}
 	if p.Status == pipeline.Held || anyHeld(p) {
-		d.Hold = &hold{Note: p.Note, Owner: a.w.person(p.Owner), Actor: d.Actor, ID: p.ID}
+		d.Hold = a.w.held(p, p.Workflows...)
 	}
 	x := axisOf(p, now)
 	d.Span = lasted(x.span)

@@ -98,7 +98,7 @@ func (a workflowAt) load(ctx context.Context, full bool) (view, error) {
 	case pipeline.Invalid:
 		d.Diagnostics = f.Reason
 	case pipeline.Held:
-		d.Hold = &hold{Note: p.Note, Owner: a.w.person(p.Owner), Actor: a.w.person(p.Trigger.Actor), ID: p.ID}
+		d.Hold = a.w.held(p, f)
 	}
 	for n := 1; n <= f.Attempt && f.Attempt > 1 && n <= 20; n++ {
 		d.Attempts = append(d.Attempts, attemptLink{Number: n, URL: fmt.Sprintf("%s?attempt=%d", d.URL, n), On: n == ref.Attempt})

@@ -95,7 +95,10 @@ func (c Capabilities) Has(engine string, f Feature) bool {
 // linter where it is told of no other. Whoever makes a feature real adds it here.
 func ThisVersion() Capabilities {
 	return Capabilities{
-		Server: []Feature{FeatureSecrets, FeatureStepIf, FeatureContinueOnError, FeatureShell, FeatureWorkingDirectory},
+		Server: []Feature{
+			FeatureNeeds, FeatureIf, FeatureMatrix, FeatureConcurrency, FeatureInputs, FeatureDeploysTo, FeatureApproval, FeatureRetry,
+			FeatureSecrets, FeatureStepIf, FeatureContinueOnError, FeatureShell, FeatureWorkingDirectory,
+		},
 		Engines: map[string][]Feature{
 			Sandbox: {FeatureImage, FeatureDependencies},
 			Microvm: {FeatureImage, FeatureDependencies, FeatureServices},

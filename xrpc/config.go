@@ -111,7 +111,7 @@ type Policy interface {
 // Verbs changes pipelines; *store.Store is one. Both check the policy again in their transaction.
 type Verbs interface {
 	Cancel(ctx context.Context, id pipeline.ID, workflows []string, by, reason string, as pipeline.Status) (int, error)
-	Approve(ctx context.Context, id pipeline.ID, by string, admit func(*rbac.Gate, pipeline.Pipeline) rbac.Decision) error
+	Approve(ctx context.Context, id pipeline.ID, by string, only []string, admit func(*rbac.Gate, pipeline.Pipeline) rbac.Decision) error
 }
 
 // Retries starts an ended pipeline again from its stored specs. Workflows that are nil mean all of them.
@@ -125,6 +125,7 @@ type Definition struct {
 	Commit, Hash      string
 	Engine            string
 	Triggers          []string
+	Next              []time.Time // when its time tables are due
 	Diagnostics       []Diagnostic
 }
 

@@ -19,6 +19,9 @@ const (
 	maxCommand = 65536
 )
 
+// maxNext bounds the due times that are told of one workflow.
+const maxNext = 100
+
 // clip cuts s to n bytes at the border of a character.
 func clip(s string, n int) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
@@ -97,6 +100,10 @@ func workflowView(w pipeline.Workflow, steps bool) *orgtangled.CiDefs_Workflow {
 		Status:     w.Status.Wire(),
 		State:      opt(string(w.Status)),
 		Reason:     opt(clip(w.Reason, maxReason)),
+		Gate:       opt(string(w.Gate)),
+		WaitsFor:   w.Rules.WaitsFor,
+		ExpiresAt:  optTime(w.HeldUntil),
+		DeploysTo:  opt(w.Rules.DeploysTo),
 		Attempt:    optInt(w.Attempt),
 		CreatedAt:  optTime(w.CreatedAt),
 		StartedAt:  optTime(w.StartedAt),
@@ -170,6 +177,9 @@ func definitionView(d Definition) *orgtangled.CiDefs_WorkflowDefinition {
 	}
 	if v.Triggers == nil {
 		v.Triggers = []string{}
+	}
+	for _, t := range d.Next[:min(len(d.Next), maxNext)] {
+		v.NextRuns = append(v.NextRuns, timestamp(t))
 	}
 	for _, g := range d.Diagnostics {
 		x := &orgtangled.CiDefs_Diagnostic{

@@ -214,7 +214,7 @@ func (w *world) Cancel(_ context.Context, id pipeline.ID, names []string, by, _ 
 	return w.cancelled, w.verbErr
 }
 
-func (w *world) Approve(ctx context.Context, id pipeline.ID, by string, admit func(*rbac.Gate, pipeline.Pipeline) rbac.Decision) error {
+func (w *world) Approve(ctx context.Context, id pipeline.ID, by string, _ []string, admit func(*rbac.Gate, pipeline.Pipeline) rbac.Decision) error {
 	p, _, _ := w.Pipeline(ctx, id)
 	gate, err := w.Gate(ctx)
 	if err != nil {

@@ -16,6 +16,8 @@ type CiApprovePipeline_Input struct {
 	Pipeline string `json:"pipeline" cborgen:"pipeline"`
 	// repo: DID of the repository.
 	Repo string `json:"repo" cborgen:"repo"`
+	// workflows: The workflows to approve. Left out: all that are held and that the caller may approve.
+	Workflows []string `json:"workflows,omitempty" cborgen:"workflows,omitempty"`
 }
 
 // CiApprovePipeline calls the XRPC method "org.tangled.ci.approvePipeline".

@@ -197,6 +197,8 @@ type CiDefs_Workflow struct {
 	Attempt *int64 `json:"attempt,omitempty" cborgen:"attempt,omitempty"`
 	// createdAt: When it was planned.
 	CreatedAt *string `json:"createdAt,omitempty" cborgen:"createdAt,omitempty"`
+	// deploysTo: The environment that it changes.
+	DeploysTo *string `json:"deploysTo,omitempty" cborgen:"deploysTo,omitempty"`
 	// diagnostics: What the compiler found in the file.
 	Diagnostics []*CiDefs_Diagnostic `json:"diagnostics,omitempty" cborgen:"diagnostics,omitempty"`
 	// engine: Where it runs.
@@ -205,8 +207,12 @@ type CiDefs_Workflow struct {
 	Error *string `json:"error,omitempty" cborgen:"error,omitempty"`
 	// exitCode: Exit code of the step that ended it.
 	ExitCode *int64 `json:"exitCode,omitempty" cborgen:"exitCode,omitempty"`
+	// expiresAt: When it ends as expired unless somebody approves it.
+	ExpiresAt *string `json:"expiresAt,omitempty" cborgen:"expiresAt,omitempty"`
 	// finishedAt: When it ended.
 	FinishedAt *string `json:"finishedAt,omitempty" cborgen:"finishedAt,omitempty"`
+	// gate: What it waits for besides a runner: an approval of code from outside, other workflows, the approval that its file asks for, or another one of its concurrency group.
+	Gate *string `json:"gate,omitempty" cborgen:"gate,omitempty"`
 	// id: Names the workflow in its pipeline.
 	Id string `json:"id" cborgen:"id"`
 	// name: Name to show.
@@ -223,6 +229,8 @@ type CiDefs_Workflow struct {
 	Status string `json:"status" cborgen:"status"`
 	// steps: The steps known so far, in order. Left out of lists of pipelines.
 	Steps []*CiDefs_Step `json:"steps,omitempty" cborgen:"steps,omitempty"`
+	// waitsFor: The workflows of the pipeline that must end before this one is decided on.
+	WaitsFor []string `json:"waitsFor,omitempty" cborgen:"waitsFor,omitempty"`
 }
 
 // CiDefs_WorkflowDefinition is a "workflowDefinition" in the org.tangled.ci.defs schema.
@@ -239,6 +247,8 @@ type CiDefs_WorkflowDefinition struct {
 	Id string `json:"id" cborgen:"id"`
 	// name: Name to show.
 	Name *string `json:"name,omitempty" cborgen:"name,omitempty"`
+	// nextRuns: When its time tables are due next, the nearest first, one time each. They count on the default branch.
+	NextRuns []string `json:"nextRuns,omitempty" cborgen:"nextRuns,omitempty"`
 	// source: Where the definition lies.
 	Source *CiDefs_WorkflowDefinition_Source `json:"source" cborgen:"source"`
 	// triggers: The kinds of trigger that can start it.
