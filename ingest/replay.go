@@ -83,10 +83,17 @@ func (in *Ingest) replay(ctx context.Context, r store.Recheck, since time.Time) 
 		in.c.Count("record_refused")
 		in.c.Log.Debug("record has no effect", "did", r.DID, "collection", r.Collection, "rkey", r.Rkey, "err", err)
 		return store.Effects{}, nil
-	case e.Event == nil:
+	}
+	repo := ""
+	switch {
+	case e.Event != nil:
+		repo = e.Event.Repo
+	case e.Pull != nil && e.Pull.Round != nil:
+		repo = e.Pull.Repo
+	default:
 		return e, nil
 	}
-	first, err := in.c.Store.Sighted(ctx, e.Event.Repo)
+	first, err := in.c.Store.Sighted(ctx, repo)
 	if err != nil {
 		return store.Effects{}, err
 	}
@@ -96,11 +103,19 @@ func (in *Ingest) replay(ctx context.Context, r store.Recheck, since time.Time) 
 	if first.IsZero() || !in.young(ctx, r, since) {
 		in.c.Count("trigger_too_old")
 		e.Event = nil
+		if e.Pull != nil && e.Pull.Round != nil {
+			e.Pull.Round.Quiet = true // it is known from now on, and starts nothing
+		}
 		return e, nil
 	}
-	t := *e.Event
-	t.Late = true
-	e.Event = &t
+	if e.Event != nil {
+		t := *e.Event
+		t.Late = true
+		e.Event = &t
+	}
+	if e.Pull != nil && e.Pull.Round != nil {
+		e.Pull.Round.Trigger.Late = true
+	}
 	return e, nil
 }
 

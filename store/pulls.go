@@ -22,6 +22,8 @@ type Round struct {
 	URI, CID, Place string
 	// Trigger is what the round starts, without key and action.
 	Trigger pipeline.Trigger
+	// Quiet keeps the round without starting anything.
+	Quiet bool
 }
 
 // PullChange is what a proven record says of a pull request, or its proven absence.
@@ -171,7 +173,7 @@ func (t *tx) putRound(p Pull, r Round, a *Accepted) error {
 		r.URI, p.Ticket, r.Place, r.CID, string(body)); err != nil {
 		return err
 	}
-	if p.State != PullOpen || newer > 0 {
+	if p.State != PullOpen || newer > 0 || r.Quiet {
 		return nil
 	}
 	action := "opened"
