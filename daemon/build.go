@@ -165,6 +165,7 @@ func (d *Daemon) work(out outside, vault *secrets.Vault, issuer *oidc.Issuer, ou
 		Store: d.store, Prover: out.prover, Knots: out.knots, Signatures: out.directory, Hostname: o.Hostname, PublicURL: o.PublicURL,
 		Dial: out.guard.DialContext, Clock: o.Clock, Log: o.Log, Count: d.metrics.Refused, Health: d.health.Set,
 		Gaps: gaps{d},
+		OnlyFollowed: o.OnlyFollowed,
 		Moved: func(did string) {
 			if d.pages != nil {
 				d.pages.Forget(did)
@@ -177,6 +178,9 @@ func (d *Daemon) work(out outside, vault *secrets.Vault, issuer *oidc.Issuer, ou
 		Metrics: backfill.NewMetrics(d.metrics.Registerer()),
 		Every:   o.ReadEvery, Looks: o.LookEvery, LateAge: o.LateAge, Grace: o.LookGrace,
 	})
+	if err := d.measure(); err != nil {
+		return err
+	}
 	attempts := filepath.Join(o.StateDir, "attempts")
 	// What a former process left behind belongs to attempts that are over.
 	if err := os.RemoveAll(attempts); err != nil {

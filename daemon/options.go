@@ -49,9 +49,12 @@ type Options struct {
 	ListenAddr  string
 	MetricsAddr string
 
-	// Jetstream is the record stream's subscribe address, PLC the directory of did:plc.
+	// Jetstream lists the addresses of record streams with commas, the preferred one first; PLC is the directory of
+	// did:plc.
 	Jetstream string
-	PLC       string
+	// OnlyFollowed takes from record streams nothing of accounts that have no role here and no repository.
+	OnlyFollowed bool
+	PLC          string
 	// NoKnotStreams leaves the event streams of knots alone: pushes are then heard of by calls only.
 	NoKnotStreams bool
 	// Dev allows plain http and private addresses, and Hosts then maps names to addresses.

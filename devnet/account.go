@@ -94,7 +94,7 @@ func (a *Account) Rename(handle string) error {
 	a.net.handles[handle] = a.DID
 	a.Handle = handle
 	a.net.mu.Unlock()
-	sink{a.net}.Identity(a.DID.String(), handle)
+	sink{net: a.net}.Identity(a.DID.String(), handle)
 	return nil
 }
 
@@ -120,7 +120,7 @@ func (n *Net) rotate(r *pds.Repo, handle string, late bool) (func() error, error
 		if err := n.directory.SetKey(r.DID(), pub); err != nil {
 			return err
 		}
-		sink{n}.Identity(r.DID().String(), handle)
+		sink{net: n}.Identity(r.DID().String(), handle)
 		return nil
 	}
 	if late {
@@ -143,7 +143,7 @@ func (a *Account) Move(to *PDS) error {
 	a.pds = to
 	a.net.mu.Unlock()
 	from.Drop(a.DID)
-	sink{a.net}.Identity(a.DID.String(), a.Handle)
+	sink{net: a.net}.Identity(a.DID.String(), a.Handle)
 	return nil
 }
 

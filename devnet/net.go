@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
 	"spindle/devnet/fault"
+	"spindle/devnet/firehose"
 	"spindle/devnet/jetstream"
 	"spindle/devnet/knot"
 	"spindle/devnet/pds"
@@ -41,8 +43,9 @@ type Config struct {
 // PDS is one personal data server of the network.
 type PDS struct {
 	*pds.Host
-	Name   string // host name
-	Server *fault.Server
+	Name     string // host name
+	Server   *fault.Server
+	Firehose *firehose.Stream // its own com.atproto.sync.subscribeRepos
 }
 
 // Knot is one git host of the network.
@@ -59,9 +62,11 @@ type Net struct {
 	dir       string
 	directory *plc.Directory
 	stream    *jetstream.Stream
+	relay     *firehose.Stream
 	tids      *tid.Source
 	plcServer *fault.Server
 	jetServer *fault.Server
+	relServer *fault.Server
 
 	mu       sync.Mutex
 	pdses    []*PDS
@@ -84,7 +89,7 @@ func Start(ctx context.Context, cfg Config) (*Net, error) {
 	}
 	n := &Net{
 		cfg: cfg, directory: plc.New(), stream: jetstream.New(jetstream.Config{Clock: cfg.Clock}),
-		tids: tid.New(cfg.Clock), spindles: map[string]string{},
+		relay: firehose.New(firehose.Config{Clock: cfg.Clock}), tids: tid.New(cfg.Clock), spindles: map[string]string{},
 		accounts: map[syntax.DID]*Account{}, handles: map[string]syntax.DID{},
 	}
 	maps.Copy(n.spindles, cfg.Spindles)
@@ -112,6 +117,12 @@ func (n *Net) open(ctx context.Context) (err error) {
 		return err
 	}
 	n.jetServer.Serve(ctx, n.stream, n.cfg.Log)
+	if n.relServer, err = fault.Listen(ctx, n.cfg.Listen); err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET "+firehose.Path, n.relay)
+	n.relServer.Serve(ctx, mux, n.cfg.Log)
 	if _, err = n.StartPDS(ctx, "pds.test"); err != nil {
 		return err
 	}
@@ -125,7 +136,10 @@ func (n *Net) StartPDS(ctx context.Context, name string) (*PDS, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &PDS{Host: pds.New(pds.Config{Sink: sink{n}, Clock: n.cfg.Clock}), Name: name, Server: s}
+	own := firehose.New(firehose.Config{Clock: n.cfg.Clock})
+	p := &PDS{
+		Host: pds.New(pds.Config{Sink: sink{n, own}, Clock: n.cfg.Clock, Firehose: own}), Name: name, Server: s, Firehose: own,
+	}
 	s.Serve(ctx, p.Handler(), n.cfg.Log)
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -139,7 +153,8 @@ func (n *Net) StartKnot(ctx context.Context, name string) (*Knot, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make the knot's folder: %w", err)
 	}
-	records := pds.New(pds.Config{Sink: sink{n}, Clock: n.cfg.Clock})
+	own := firehose.New(firehose.Config{Clock: n.cfg.Clock})
+	records := pds.New(pds.Config{Sink: sink{n, own}, Clock: n.cfg.Clock, Firehose: own})
 	k, err := knot.New(knot.Config{
 		Dir: dir, Records: records, Accounts: people{n}, Spindle: n.spindle, Clock: n.cfg.Clock, Log: n.cfg.Log,
 	})
@@ -173,7 +188,7 @@ func (n *Net) Close() error {
 	for _, p := range pdses {
 		errs = append(errs, p.Server.Close())
 	}
-	for _, s := range []*fault.Server{n.jetServer, n.plcServer} {
+	for _, s := range []*fault.Server{n.jetServer, n.relServer, n.plcServer} {
 		if s != nil {
 			errs = append(errs, s.Close())
 		}
@@ -190,6 +205,12 @@ func (n *Net) PLCURL() string { return n.plcServer.URL() }
 // JetstreamURL is the address of the event stream, ws://ip:port/subscribe.
 func (n *Net) JetstreamURL() string { return "ws://" + n.jetServer.Addr() + "/subscribe" }
 
+// JetstreamV2URL is the address of the event stream in version 2 of the protocol.
+func (n *Net) JetstreamV2URL() string { return "ws://" + n.jetServer.Addr() + jetstream.PathV2 }
+
+// FirehoseURL is the address of the relay: the firehose of every PDS and knot.
+func (n *Net) FirehoseURL() string { return "ws://" + n.relServer.Addr() + firehose.Path }
+
 // KnotURL is the origin of the first knot.
 func (n *Net) KnotURL() string { return n.Knot().Server.URL() }
 
@@ -204,6 +225,9 @@ func (n *Net) PLCServer() *fault.Server { return n.plcServer }
 
 // Jetstream is the event stream.
 func (n *Net) Jetstream() *jetstream.Stream { return n.stream }
+
+// Relay is the firehose of every PDS and knot.
+func (n *Net) Relay() *firehose.Stream { return n.relay }
 
 // JetstreamServer is the server of the event stream, for faults.
 func (n *Net) JetstreamServer() *fault.Server { return n.jetServer }
@@ -250,7 +274,7 @@ func (n *Net) spindle(host string) (string, bool) {
 func (n *Net) Hosts() map[string]string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	out := map[string]string{"plc.test": n.plcServer.Addr(), "jetstream.test": n.jetServer.Addr()}
+	out := map[string]string{"plc.test": n.plcServer.Addr(), "jetstream.test": n.jetServer.Addr(), "relay.test": n.relServer.Addr()}
 	for _, p := range n.pdses {
 		out[p.Name] = p.Server.Addr()
 	}
@@ -268,25 +292,49 @@ func (n *Net) Hosts() map[string]string {
 	return out
 }
 
-// sink hands what happens in record repositories to the event stream.
-type sink struct{ net *Net }
+// sink hands what happens in record repositories to the event streams: the Jetstream, the relay, and the host's own
+// firehose, if it is known whose.
+type sink struct {
+	net *Net
+	own *firehose.Stream
+}
 
 func (s sink) Commit(c pds.Change) {
 	s.append(jetstream.Event{DID: c.DID, Kind: "commit", Commit: &jetstream.Commit{
 		Rev: c.Rev, Operation: c.Operation, Collection: c.Collection, Rkey: c.Rkey, Record: c.Record, CID: c.CID,
 	}})
+	s.fire(func(f *firehose.Stream) (int64, error) {
+		return f.Commit(firehose.Commit{
+			DID: c.DID, Rev: c.Rev, Since: c.Since, Commit: c.Commit, PrevData: c.PrevData, Prev: c.Prev, CID: c.Value,
+			Operation: c.Operation, Path: c.Collection + "/" + c.Rkey, Blocks: c.Blocks,
+		})
+	})
 }
 
 func (s sink) Identity(did, handle string) {
 	s.append(jetstream.Event{DID: did, Kind: "identity", Identity: &jetstream.Identity{DID: did, Handle: handle}})
+	s.fire(func(f *firehose.Stream) (int64, error) { return f.Identity(did, handle) })
 }
 
 func (s sink) Account(did string, active bool, status string) {
 	s.append(jetstream.Event{DID: did, Kind: "account", Account: &jetstream.Account{DID: did, Active: active, Status: status}})
+	s.fire(func(f *firehose.Stream) (int64, error) { return f.Account(did, active, status) })
 }
 
 func (s sink) append(e jetstream.Event) {
 	if _, err := s.net.stream.Append(e); err != nil {
 		s.net.cfg.Log.Error("an event is lost", "err", err)
+	}
+}
+
+// fire tells the relay, and the host's own firehose.
+func (s sink) fire(tell func(*firehose.Stream) (int64, error)) {
+	for _, f := range []*firehose.Stream{s.net.relay, s.own} {
+		if f == nil {
+			continue
+		}
+		if _, err := tell(f); err != nil {
+			s.net.cfg.Log.Error("a message is lost", "err", err)
+		}
 	}
 }

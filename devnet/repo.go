@@ -215,7 +215,7 @@ func (r *Repo) Move(to *Knot) error {
 	r.net.mu.Lock()
 	r.knot = to
 	r.net.mu.Unlock()
-	sink{r.net}.Identity(r.DID.String(), "")
+	sink{net: r.net}.Identity(r.DID.String(), "")
 	return nil
 }
 

@@ -9,10 +9,9 @@ import (
 )
 
 const (
-	// rewind is how far before its cursor a host of times is read again, and how many numbers before it one of
-	// numbers: near the join of history and live, hosts tell things late and out of order.
-	rewind        = 10 * time.Second
-	rewindNumbers = 500
+	// rewind is how far before its cursor a host of times is read again: near the join of history and live, such hosts
+	// tell things late and out of order. Numbers come in order.
+	rewind = 10 * time.Second
 	// oldest is how old a cursor may be: the shortest time that public hosts keep events is 24 hours.
 	oldest = 20 * time.Hour
 	// leap is how much later than it was asked to a host of times may begin before something counts as missed.
@@ -94,9 +93,6 @@ func (v *visiting) begin(pos Position, bare bool) {
 			v.gap = &Missed{From: pos.Value, Reason: reasonOld}
 		}
 		v.asked = pos.Value
-		if !bare && pos.Known {
-			v.asked = max(pos.Value-rewindNumbers, 1)
-		}
 		return
 	}
 	if at := time.UnixMicro(v.got.from); pos.Known && at.After(now.Add(maxAhead)) {

@@ -37,6 +37,7 @@ type config struct {
 	LogDir      string   `env:"SPINDLE_SERVER_LOG_DIR, default=/var/log/spindle"`
 	StateDir    string   `env:"SPINDLE_SERVER_STATE_DIR, default=state"` // (own)
 	Jetstream   string   `env:"SPINDLE_SERVER_JETSTREAM_ENDPOINT, default=wss://jetstream1.us-west.bsky.network/subscribe"`
+	Followed    bool     `env:"SPINDLE_SERVER_JETSTREAM_FOLLOWED_ONLY, default=false"` // (own)
 	PLC         string   `env:"SPINDLE_SERVER_PLC_URL, default=https://plc.directory"`
 	KnotStreams bool     `env:"SPINDLE_SERVER_KNOT_STREAMS, default=true"` // (own)
 	Dev         bool     `env:"SPINDLE_SERVER_DEV, default=false"`

@@ -89,7 +89,7 @@ func (s *Stream) Renumber(offset time.Duration) {
 	s.dropped += len(s.log)
 	s.log = nil
 	s.offset = offset
-	s.last = 0
+	s.last, s.number = 0, 0
 }
 
 // Connect is one subscription as it was asked for.

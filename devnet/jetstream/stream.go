@@ -13,11 +13,15 @@ import (
 type Event struct {
 	DID      string    `json:"did"`
 	TimeUS   int64     `json:"time_us"`
-	Kind     string    `json:"kind"` // commit, identity, account
+	Kind     string    `json:"kind"` // commit, identity, account; sync is told in version 2 only
 	Commit   *Commit   `json:"commit,omitempty"`
 	Identity *Identity `json:"identity,omitempty"`
 	Account  *Account  `json:"account,omitempty"`
+	Sync     *Sync     `json:"-"`
 }
+
+// Sync says that a repository is in a state that its commits do not lead to.
+type Sync struct{ Rev string }
 
 // Commit is a record operation.
 type Commit struct {
@@ -50,6 +54,8 @@ type Account struct {
 type entry struct {
 	Event
 	text []byte
+	// number is the position in version 2, from 1.
+	number int64
 }
 
 // Config makes a Stream.
@@ -70,6 +76,7 @@ type Stream struct {
 	dropped  int // entries that Forget took from the front
 	last     int64
 	seq      int64
+	number   int64
 	offset   time.Duration
 	more     chan struct{} // closed and replaced when anything below the lock changed
 	faults   Faults
@@ -109,7 +116,8 @@ func (s *Stream) Append(e Event) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("encode an event of %s: %w", e.DID, err)
 	}
-	s.log = append(s.log, entry{e, text})
+	s.number++
+	s.log = append(s.log, entry{e, text, s.number})
 	s.wake()
 	return e.TimeUS, nil
 }

@@ -49,15 +49,21 @@ func (w *wire) cut() { _ = w.conn.NetConn().Close() }
 type subscriber struct {
 	stream *Stream
 	wire   *wire
+	v2     bool
 
 	mu     sync.Mutex
 	filter filter
 	hello  chan struct{} // closed by the first options_update, or from the start
 }
 
-// ServeHTTP answers GET /subscribe.
+// ServeHTTP answers GET /subscribe, and version 2 at PathV2.
 func (s *Stream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != "/subscribe" {
+	switch r.URL.Path {
+	case "/subscribe":
+	case PathV2:
+		s.serveV2(w, r)
+		return
+	default:
 		http.NotFound(w, r)
 		return
 	}
@@ -141,7 +147,7 @@ func (c *subscriber) read() {
 	})
 	for {
 		_, b, err := c.wire.conn.ReadMessage()
-		if err != nil {
+		if err != nil || c.v2 { // in version 2 a subscriber has nothing to say
 			return
 		}
 		var msg struct {
@@ -173,7 +179,7 @@ func (c *subscriber) read() {
 func (c *subscriber) wants(e entry) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.filter.wants(e)
+	return c.filter.wants(e) && (c.v2 || e.Kind != "sync")
 }
 
 // write sends the log from place on until the connection or ctx ends.
@@ -252,7 +258,7 @@ func (o *sender) flush(ctx context.Context, f Faults) error {
 		if err := o.sub.stream.clock.Sleep(ctx, f.Delay); err != nil {
 			return err
 		}
-		if err := o.sub.wire.text(e.text); err != nil {
+		if err := o.sub.tell(e); err != nil {
 			return err
 		}
 		if o.sent++; f.CutAfter > 0 && o.sent >= f.CutAfter {

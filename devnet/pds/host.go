@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"sync"
 
 	"github.com/bluesky-social/indigo/atproto/atcrypto"
 	"github.com/bluesky-social/indigo/atproto/repo/mst"
 	"github.com/bluesky-social/indigo/atproto/syntax"
+	"github.com/ipfs/go-cid"
 
 	"spindle/internal/clock"
 	"spindle/internal/tid"
@@ -28,6 +30,13 @@ type Change struct {
 	DID, Rev, Operation, Collection, Rkey string
 	Record                                json.RawMessage
 	CID                                   string
+
+	// Since is the revision before. Commit is the signed commit, Value the record after it and Prev the one before,
+	// PrevData the root of the tree before; undefined where there is none.
+	Since                         string
+	Commit, Value, Prev, PrevData cid.Cid
+	// Blocks is a CAR of the commit, the path to the record and the record, as Proof has it, tampering included.
+	Blocks []byte
 }
 
 // Sink is told of everything that happens to the repositories of a host. It is called under the lock of
@@ -44,6 +53,8 @@ type Config struct {
 	Sink Sink
 	// Clock is the time of revisions and events. Required.
 	Clock clock.Clock
+	// Firehose answers com.atproto.sync.subscribeRepos; nil means that this host has none.
+	Firehose http.Handler
 }
 
 // Host is a set of record repositories behind one endpoint. Make it with New; it is safe for concurrent
@@ -52,6 +63,7 @@ type Host struct {
 	sink  Sink
 	clock clock.Clock
 	tids  *tid.Source
+	fire  http.Handler
 
 	mu      sync.Mutex
 	repos   map[syntax.DID]*Repo
@@ -62,7 +74,7 @@ type Host struct {
 // New returns a host without repositories.
 func New(c Config) *Host {
 	return &Host{
-		sink: c.Sink, clock: c.Clock, tids: tid.New(c.Clock),
+		sink: c.Sink, clock: c.Clock, tids: tid.New(c.Clock), fire: c.Firehose,
 		repos: map[syntax.DID]*Repo{}, handles: map[string]syntax.DID{}, tokens: map[syntax.DID]string{},
 	}
 }

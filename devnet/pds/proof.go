@@ -23,6 +23,13 @@ type block struct {
 // path of the key, and the record. Of a record that does not exist it is the proof of that: the path to
 // where it would be. Tamper has its effect here.
 func (r *Repo) Proof(collection, rkey string) ([]byte, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.proof(collection, rkey)
+}
+
+// proof is Proof for a caller that holds the lock.
+func (r *Repo) proof(collection, rkey string) ([]byte, error) {
 	return r.car(func(s state) ([]block, error) {
 		out, err := pathTo(s.tree.Root, []byte(collection+"/"+rkey))
 		if err != nil {
@@ -37,6 +44,8 @@ func (r *Repo) Proof(collection, rkey string) ([]byte, error) {
 
 // Export is the CAR file of com.atproto.sync.getRepo: everything.
 func (r *Repo) Export() ([]byte, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	return r.car(func(s state) ([]block, error) {
 		out, err := nodes(s.tree.Root, nil)
 		if err != nil {
@@ -49,10 +58,8 @@ func (r *Repo) Export() ([]byte, error) {
 	}, "", "")
 }
 
-// car writes the blocks that pick cuts from the state that is to be shown.
+// car writes the blocks that pick cuts from the state that is to be shown. The caller holds the lock.
 func (r *Repo) car(pick func(state) ([]block, error), collection, rkey string) ([]byte, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if r.status != "" {
 		return nil, fmt.Errorf("%w: %s is %s", ErrInactive, r.did, r.status)
 	}

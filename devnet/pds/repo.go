@@ -127,6 +127,7 @@ func (r *Repo) Put(collection, rkey string, value any, swap string) (Record, Com
 		return Record{}, Commit{}, fmt.Errorf("insert %s: %w", path, err)
 	}
 	r.records[path] = rec
+	before := r.head.commit
 	if err := r.sign(); err != nil {
 		return Record{}, Commit{}, err
 	}
@@ -138,11 +139,23 @@ func (r *Repo) Put(collection, rkey string, value any, swap string) (Record, Com
 	if err != nil {
 		return Record{}, Commit{}, err
 	}
-	r.sink.Commit(Change{
-		DID: r.did.String(), Rev: r.head.commit.Rev, Operation: op, Collection: collection, Rkey: rkey,
-		Record: data, CID: rec.CID.String(),
-	})
+	if err := r.tell(Change{
+		Operation: op, Collection: collection, Rkey: rkey, Record: data, CID: rec.CID.String(), Value: rec.CID, Prev: old.CID,
+	}, before); err != nil {
+		return Record{}, Commit{}, err
+	}
 	return rec, Commit{CID: r.head.cid, Rev: r.head.commit.Rev}, nil
+}
+
+// tell tells the sink of c, with what the commit before and the one after it say. The caller holds the lock.
+func (r *Repo) tell(c Change, before repo.Commit) (err error) {
+	c.DID, c.Rev, c.Since = r.did.String(), r.head.commit.Rev, before.Rev
+	c.Commit, c.PrevData = r.head.cid, before.Data
+	if c.Blocks, err = r.proof(c.Collection, c.Rkey); err != nil {
+		return err
+	}
+	r.sink.Commit(c)
+	return nil
 }
 
 // Create is Put under a fresh TID.
@@ -158,9 +171,11 @@ func (r *Repo) Delete(collection, rkey string) (Commit, error) {
 		return Commit{}, fmt.Errorf("%w: %s is %s", ErrInactive, r.did, r.status)
 	}
 	path := collection + "/" + rkey
-	if _, ok := r.records[path]; !ok {
+	old, ok := r.records[path]
+	if !ok {
 		return Commit{}, fmt.Errorf("%w: %s", ErrNoRecord, path)
 	}
+	before := r.head.commit
 	if _, err := r.tree.Remove([]byte(path)); err != nil {
 		return Commit{}, fmt.Errorf("remove %s: %w", path, err)
 	}
@@ -168,7 +183,9 @@ func (r *Repo) Delete(collection, rkey string) (Commit, error) {
 	if err := r.sign(); err != nil {
 		return Commit{}, err
 	}
-	r.sink.Commit(Change{DID: r.did.String(), Rev: r.head.commit.Rev, Operation: Delete, Collection: collection, Rkey: rkey})
+	if err := r.tell(Change{Operation: Delete, Collection: collection, Rkey: rkey, Prev: old.CID}, before); err != nil {
+		return Commit{}, err
+	}
 	return Commit{CID: r.head.cid, Rev: r.head.commit.Rev}, nil
 }
 

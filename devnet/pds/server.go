@@ -49,6 +49,9 @@ func (h *Host) Handler() http.Handler {
 		return map[string]any{"did": "did:web:pds.test", "availableUserDomains": []string{".test"}}, nil
 	})
 	query("com.atproto.identity.resolveHandle", h.resolveHandle)
+	if h.fire != nil {
+		mux.Handle("GET /xrpc/com.atproto.sync.subscribeRepos", h.fire)
+	}
 	mux.HandleFunc("POST /xrpc/com.atproto.server.createSession", h.createSession)
 	mux.HandleFunc("GET /xrpc/com.atproto.server.getSession", h.getSession)
 	mux.HandleFunc("GET /xrpc/com.atproto.server.getServiceAuth", h.getServiceAuth)
