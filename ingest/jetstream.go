@@ -54,17 +54,14 @@ func parseV1(msg []byte) (Frame, error) {
 	return f, f.check()
 }
 
-// skimV1 reads no more of a commit than its place in the stream, if it can be of no collection of ours.
-func skimV1(msg []byte) (Frame, bool) {
-	if concerns(msg) {
-		return Frame{}, false
-	}
+// skimV1 reads no more of a message than says whose it is, where it stands, and, of a commit, which collection it is of:
+// where that is none of ours, or where there is no more to know, that is all.
+func skimV1(msg []byte) (f Frame, ok bool) {
 	s := scan{b: msg}
 	if !s.eat('{') {
 		return Frame{}, false
 	}
-	var at int64
-	var did, commit bool
+	var did []byte
 	for first := true; ; first = false {
 		name, ok := s.member(first)
 		if !ok {
@@ -72,19 +69,20 @@ func skimV1(msg []byte) (Frame, bool) {
 		}
 		switch string(name) {
 		case "did":
-			var v []byte
-			v, ok = s.text()
-			did = ok && len(v) > 0
+			did, ok = s.text()
 		case "time_us":
-			at, ok = s.number()
+			f.Pos, ok = s.number()
+			f.TimeUS = f.Pos
 		case "kind":
 			var v []byte
-			v, ok = s.text()
-			commit = ok && string(v) == KindCommit
-			ok = commit
+			if v, ok = s.text(); string(v) == KindCommit {
+				f.Kind = KindCommit
+			} else if ok = ok && string(v) == KindIdentity; ok {
+				f.Kind = KindIdentity
+			}
 		case "commit":
-			if s.begins('{') && did && commit && at > 0 {
-				return Frame{Kind: KindCommit, Pos: at, TimeUS: at}, placed(msg[s.i:])
+			if f.Kind == KindCommit && len(did) > 0 && f.Pos > 0 {
+				return f, s.foreign()
 			}
 			ok = s.skip()
 		default:
@@ -93,17 +91,50 @@ func skimV1(msg []byte) (Frame, bool) {
 		if !ok {
 			return Frame{}, false
 		}
+		if f.Kind == KindIdentity && len(did) > 0 && f.Pos > 0 {
+			f.DID = string(did)
+			return f, true
+		}
 	}
 }
 
-// placed tells whether a commit has the names that a place is made of.
-func placed(commit []byte) bool {
-	for _, name := range []string{`"rev"`, `"collection"`, `"rkey"`} {
-		if !bytes.Contains(commit, []byte(name)) {
+// foreign tells whether the object that comes next has the place of a record, in a collection that is none of ours.
+func (s *scan) foreign() bool {
+	if !s.eat('{') {
+		return false
+	}
+	var rev, key, other bool
+	for first := true; ; first = false {
+		name, ok := s.member(first)
+		if !ok {
 			return false
 		}
+		if !s.placed(string(name), &rev, &key, &other) {
+			return false
+		}
+		if rev && key && other {
+			return true
+		}
 	}
-	return true
+}
+
+// placed takes the value of the member name, and notes whether it is part of a foreign record's place.
+func (s *scan) placed(name string, rev, key, other *bool) bool {
+	switch name {
+	case "rev":
+		v, ok := s.text()
+		*rev = len(v) > 0
+		return ok
+	case "rkey":
+		v, ok := s.text()
+		*key = len(v) > 0
+		return ok
+	case "collection":
+		v, ok := s.text()
+		*other = len(v) > 0 && !bytes.Contains(v, ours)
+		return ok && *other
+	}
+	return s.skip()
 }
 
 // payloadV2 is the $type of payloads before the '#'.
@@ -158,9 +189,6 @@ func parseV2(msg []byte) (Frame, error) {
 
 // skimV2 is skimV1 for version 2.
 func skimV2(msg []byte) (Frame, bool) {
-	if concerns(msg) {
-		return Frame{}, false
-	}
 	s := scan{b: msg}
 	if !s.eat('{') {
 		return Frame{}, false
@@ -177,7 +205,7 @@ func skimV2(msg []byte) (Frame, bool) {
 				return Frame{}, false
 			}
 		case "payload":
-			return skimPayload(&s)
+			return s.payload()
 		default:
 			ok = s.skip()
 		}
@@ -187,12 +215,11 @@ func skimV2(msg []byte) (Frame, bool) {
 	}
 }
 
-func skimPayload(s *scan) (f Frame, ok bool) {
+func (s *scan) payload() (f Frame, ok bool) {
 	if !s.eat('{') {
 		return Frame{}, false
 	}
-	whole := s.b[s.i:]
-	var did bool
+	var did, rev, key, other bool
 	for first := true; ; first = false {
 		name, ok := s.member(first)
 		if !ok {
@@ -214,13 +241,13 @@ func skimPayload(s *scan) (f Frame, ok bool) {
 			v, ok = s.text()
 			f.TimeUS = micros(string(v))
 		default:
-			ok = s.skip()
+			ok = s.placed(string(name), &rev, &key, &other)
 		}
 		if !ok {
 			return Frame{}, false
 		}
-		if f.Kind != "" && f.Pos > 0 && f.TimeUS > 0 && did {
-			return f, placed(whole)
+		if f.Kind != "" && f.Pos > 0 && f.TimeUS > 0 && did && rev && key && other {
+			return f, true
 		}
 	}
 }

@@ -16,6 +16,8 @@ const (
 	// maxAhead is how far ahead of our clock a stream's time may be and still move the cursor. A cursor never
 	// goes back, so one frame from the far future would otherwise leave every later gap unread.
 	maxAhead = 5 * time.Minute
+	// gather is the least time between two transactions of a stream.
+	gather = 8 * time.Millisecond
 	// idleSave is how often the cursor is saved while nothing of ours comes by.
 	idleSave = time.Second
 	// stillPings is how many pings a host must answer without a frame between them to count as quiet.
@@ -210,6 +212,10 @@ func (r *reader) commit(ctx context.Context) {
 		}
 		if r.write(ctx, true) != nil {
 			return // what was taken out is not written, so nothing after it may be
+		}
+		// What comes while a stream is busy shares a transaction; the first after a pause waits for nothing.
+		if r.in.c.Clock.Sleep(ctx, gather) != nil {
+			continue
 		}
 	}
 }

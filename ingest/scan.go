@@ -133,10 +133,3 @@ func (s *scan) skipText() bool {
 		}
 	}
 }
-
-// concerns tells whether a message may name one of our collections. Their names hold the word "tangled."; in JSON it
-// stands there as it is, or with a letter of it escaped, and the only escape for these characters begins with \u00.
-// So it may say yes too often, and never no too often, however a host lays out its JSON.
-func concerns(msg []byte) bool {
-	return bytes.Contains(msg, []byte("tangled.")) || bytes.Contains(msg, []byte(`\u00`))
-}

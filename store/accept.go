@@ -76,10 +76,8 @@ func (t *tx) accept(e Effects) (a Accepted, err error) {
 			return a, fmt.Errorf("trigger %q: %w", e.Event.Key, err)
 		}
 	}
-	for _, r := range e.Rechecks {
-		if err := t.hint(r); err != nil {
-			return a, err
-		}
+	if err := t.hints(e.Rechecks); err != nil {
+		return a, err
 	}
 	if r := e.Settled; r != nil {
 		if _, err := t.exec("DELETE FROM rechecks WHERE did = ? AND collection = ? AND rkey = ? AND generation = ?",

@@ -1,6 +1,8 @@
 package store
 
 import (
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -62,4 +64,30 @@ func TestB013ACursorMovesBackOnlyWhenItIsReset(t *testing.T) {
 	require.NoError(t, s.SaveCursor(t.Context(), at(0, true)))
 	_, ok := value()
 	require.False(t, ok)
+}
+
+// TestManyHintsAreAsOne writes more hints than one statement takes, some twice.
+func TestManyHintsAreAsOne(t *testing.T) {
+	t.Parallel()
+	s := newBench(t).Store
+	var hs []Recheck
+	for i := range 3*hintRows + 5 {
+		hs = append(hs, Recheck{DID: "did:web:a.test", Collection: "c", Rkey: strconv.Itoa(i % (2 * hintRows)), Reason: "r"})
+	}
+	_, err := s.Accept(t.Context(), Effects{Rechecks: hs})
+	require.NoError(t, err)
+	due, err := s.DueRechecks(t.Context(), 10*hintRows)
+	require.NoError(t, err)
+	require.Len(t, due, 2*hintRows)
+	twice := 0
+	for _, h := range due {
+		if h.Generation == 2 {
+			twice++
+		}
+		require.Equal(t, "r", h.Reason)
+	}
+	require.Equal(t, hintRows+5, twice, "a hint that comes again is a new one")
+	hs[70].Rkey = strings.Repeat("x", maxKey)
+	_, err = s.Accept(t.Context(), Effects{Rechecks: hs})
+	require.ErrorIs(t, err, ErrTooLarge)
 }

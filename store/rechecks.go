@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -17,6 +18,39 @@ func (t *tx) hint(r Recheck) error {
 		reason = excluded.reason, body = excluded.body`, r.DID, r.Collection, r.Rkey, micros(t.now), clip(r.Reason), r.Body)
 	return err
 }
+
+// hintRows is how many hints one statement takes where many are written.
+const hintRows = 64
+
+// hints notes many hints. A statement costs as much as a row does, so rows share one as far as they fill it.
+func (t *tx) hints(rs []Recheck) error {
+	for len(rs) >= hintRows {
+		args := make([]any, 0, 5*hintRows)
+		for _, r := range rs[:hintRows] {
+			if len(r.DID)+len(r.Collection)+len(r.Rkey) > maxKey {
+				return fmt.Errorf("%w: the name of a record", ErrTooLarge)
+			}
+			args = append(args, r.DID, r.Collection, r.Rkey, micros(t.now), clip(r.Reason))
+		}
+		if _, err := t.exec(manyHints, args...); err != nil {
+			return err
+		}
+		t.rings = true
+		rs = rs[hintRows:]
+	}
+	for _, r := range rs {
+		if err := t.hint(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// manyHints is the statement of hint for hintRows rows.
+var manyHints = `INSERT INTO rechecks (did, collection, rkey, generation, tries, not_before, reason) VALUES ` +
+	strings.Repeat("(?, ?, ?, 1, 0, ?, ?), ", hintRows-1) + `(?, ?, ?, 1, 0, ?, ?)
+	ON CONFLICT (did, collection, rkey) DO UPDATE SET generation = generation + 1, tries = 0, not_before = excluded.not_before,
+	reason = excluded.reason`
 
 // fairWindow is out of how many hints, for each that is wanted, those of different accounts are chosen.
 const fairWindow = 16

@@ -18,10 +18,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/pprof"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -40,10 +42,21 @@ func run(ctx context.Context) (err error) {
 	all := flag.Int("all", 100_000, "frames of the stream that is all ours")
 	paced := flag.Int("paced", 20_000, "frames of the stream of 2,000 a second")
 	rounds := flag.Int("rounds", 3, "rounds of the mixed stream; the middle one counts")
+	profile := flag.String("cpuprofile", "", "file for a profile of the processor")
 	producer := flag.Bool("produce", false, "be the host")
 	flag.Parse()
 	if *producer {
 		return produce(ctx)
+	}
+	if *profile != "" {
+		f, err := os.Create(*profile)
+		if err != nil {
+			return fmt.Errorf("make the profile: %w", err)
+		}
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return fmt.Errorf("begin the profile: %w", err)
+		}
+		defer func() { pprof.StopCPUProfile(); err = errors.Join(err, f.Close()) }()
 	}
 	host, stop, err := start(ctx)
 	if err != nil {
@@ -92,20 +105,25 @@ func (b bench) address(n, ours, rate int) string {
 // compare reads the mixed stream bare and through ingest, in turn, on one processor.
 func (b bench) compare(ctx context.Context, n, rounds int) error {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	var bare, whole []float64
+	var bare, whole, ratio []float64
 	var size float64
 	for range rounds {
+		spent := processor()
 		rate, mean, err := b.bare(ctx, n)
 		if err != nil {
 			return err
 		}
+		alone := processor() - spent
+		spent = processor()
 		bare, size = append(bare, rate), mean
 		took, err := b.ingest(ctx, b.address(n, 100, 0), n, n/100, nil)
 		if err != nil {
 			return err
 		}
 		whole = append(whole, float64(n)/took.Seconds())
+		ratio = append(ratio, alone.Seconds()/(processor()-spent).Seconds())
 	}
+	slices.Sort(ratio)
 	slices.Sort(bare)
 	slices.Sort(whole)
 	mid := rounds / 2
@@ -113,7 +131,18 @@ func (b bench) compare(ctx context.Context, n, rounds int) error {
 	measure.Print("ingest_bare_rate", bare[mid], "frames/s")
 	measure.Print("ingest_mixed_rate", whole[mid], "frames/s")
 	measure.Print("ingest_mixed_to_bare", whole[mid]/bare[mid], "ratio")
+	measure.Print("ingest_mixed_to_bare_processor", ratio[mid], "ratio")
 	return nil
+}
+
+// processor is the time of a processor that this process has taken. Unlike the time on the wall it does not depend on
+// who else is busy on the machine.
+func processor() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // bare only reads.

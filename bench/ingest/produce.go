@@ -106,7 +106,7 @@ func newTeller() *teller {
 		case i%100 < 62:
 			t.others = append(t.others, commit("app.bsky.graph.follow", `"subject":"`+did+`"`))
 		default:
-			text := strings.Repeat(`words and \"words\" of a post, \ud83d\ude00 `, 1+t.rand.IntN(12))
+			text := strings.Repeat(`words and \"words\" of a post, \ud83d\ude00 `, 1+t.rand.IntN(7))
 			t.others = append(t.others, commit("app.bsky.feed.post", `"langs":["en"],"text":"`+text+`","reply":{"root":{`+subject+`},"parent":{`+subject+`}}`))
 		}
 	}
