@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -44,6 +45,35 @@ func sound(t *testing.T, f Frame, err error) {
 		require.Contains(t, append(Collections(), syncHint, accountHint), h.Collection)
 		require.Regexp(t, `^[A-Za-z0-9._~:-]{1,512}$`, h.Rkey)
 		require.Regexp(t, `^did:[a-z]+:[A-Za-z0-9._:%-]+$`, h.DID)
+	}
+}
+
+// TestNothingOfOursIsSkimmedOver lays out and spells frames in every way that JSON allows.
+func TestNothingOfOursIsSkimmedOver(t *testing.T) {
+	t.Parallel()
+	for _, s := range []string{
+		good(7),
+		strings.ReplaceAll(good(7), ",", " ,\n\t"),
+		strings.ReplaceAll(good(7), `":`, `" : `),
+		strings.Replace(good(7), "org.tangled", `org\u002etangled`, 1),
+		strings.Replace(good(7), "org.tangled", `\u006frg.tangle\u0064`, 1),
+		strings.Replace(good(7), `"rev"`, `"record":{"collection":"app.bsky.feed.post","rkey":"x","text":"\"}{\\"},"rev"`, 1),
+		strings.TrimSuffix(strings.Replace(good(7), `"kind":"commit",`, "", 1), "}") + `,"kind":"commit"}`,
+		strings.Replace(good(7), `"commit":{`, `"x":[{"a":"]"},{}],"commit":{"cid":null,"n":1.5e3,`, 1),
+	} {
+		f, err := parseV1([]byte(s))
+		require.NoError(t, err, s)
+		require.EqualValues(t, 7, f.Pos, s)
+		require.Equal(t, nobody, f.DID, s)
+		require.Len(t, f.Ops, 1, s)
+		require.Equal(t, ticketNSID, f.Ops[0].Collection, s)
+	}
+	f, err := parseV1([]byte(strings.Replace(good(7), ticketNSID, "app.bsky.feed.post", 1)))
+	require.NoError(t, err)
+	require.Equal(t, Frame{Kind: KindCommit, Pos: 7, TimeUS: 7}, f, "of others no more is read than where they stand")
+	for _, broken := range []string{good(7)[:len(good(7))-1], good(7) + "x", good(7) + good(8), strings.Replace(good(7), `"rkey"`, `"key"`, 1)} {
+		_, err := parseV1([]byte(broken))
+		require.ErrorIs(t, err, ErrFrame, broken)
 	}
 }
 

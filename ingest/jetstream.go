@@ -82,7 +82,8 @@ func skimV1(msg []byte) (f Frame, ok bool) {
 			}
 		case "commit":
 			if f.Kind == KindCommit && len(did) > 0 && f.Pos > 0 {
-				return f, s.foreign()
+				ok = s.commit(&f, did)
+				return f, ok
 			}
 			ok = s.skip()
 		default:
@@ -98,43 +99,57 @@ func skimV1(msg []byte) (f Frame, ok bool) {
 	}
 }
 
-// foreign tells whether the object that comes next has the place of a record, in a collection that is none of ours.
-func (s *scan) foreign() bool {
+// place is where a record is, as far as a scan has come to it.
+type place struct{ rev, action, collection, rkey []byte }
+
+// take takes the value of a member that is part of a place, and passes over others.
+func (p *place) take(s *scan, name string) (ok bool) {
+	switch name {
+	case "rev":
+		p.rev, ok = s.text()
+	case "operation":
+		p.action, ok = s.text()
+	case "collection":
+		p.collection, ok = s.text()
+	case "rkey":
+		p.rkey, ok = s.text()
+	default:
+		ok = s.skip()
+	}
+	return ok
+}
+
+// whole tells whether nothing of the place is missing.
+func (p *place) whole() bool { return len(p.rev) > 0 && len(p.collection) > 0 && len(p.rkey) > 0 }
+
+// commit reads the object of a commit, which is the last member. Of one that is in a collection of ours the rest is
+// passed over to the end, so that a message that is broken off counts as that.
+func (s *scan) commit(f *Frame, did []byte) bool {
 	if !s.eat('{') {
 		return false
 	}
-	var rev, key, other bool
+	var p place
 	for first := true; ; first = false {
-		name, ok := s.member(first)
-		if !ok {
-			return false
-		}
-		if !s.placed(string(name), &rev, &key, &other) {
-			return false
-		}
-		if rev && key && other {
+		if p.whole() && !bytes.Contains(p.collection, ours) {
 			return true
 		}
+		if !first && s.eat('}') {
+			break
+		}
+		name, ok := s.member(first)
+		if !ok || !p.take(s, string(name)) {
+			return false
+		}
 	}
-}
-
-// placed takes the value of the member name, and notes whether it is part of a foreign record's place.
-func (s *scan) placed(name string, rev, key, other *bool) bool {
-	switch name {
-	case "rev":
-		v, ok := s.text()
-		*rev = len(v) > 0
-		return ok
-	case "rkey":
-		v, ok := s.text()
-		*key = len(v) > 0
-		return ok
-	case "collection":
-		v, ok := s.text()
-		*other = len(v) > 0 && !bytes.Contains(v, ours)
-		return ok && *other
+	if !p.whole() || !s.eat('}') {
+		return false
 	}
-	return s.skip()
+	if s.space(); s.i != len(s.b) {
+		return false
+	}
+	f.DID, f.Rev = string(did), string(p.rev)
+	f.Ops = []Op{{Action: string(p.action), Collection: string(p.collection), Rkey: string(p.rkey)}}
+	return true
 }
 
 // payloadV2 is the $type of payloads before the '#'.
@@ -219,7 +234,8 @@ func (s *scan) payload() (f Frame, ok bool) {
 	if !s.eat('{') {
 		return Frame{}, false
 	}
-	var did, rev, key, other bool
+	var did bool
+	var at place
 	for first := true; ; first = false {
 		name, ok := s.member(first)
 		if !ok {
@@ -241,12 +257,12 @@ func (s *scan) payload() (f Frame, ok bool) {
 			v, ok = s.text()
 			f.TimeUS = micros(string(v))
 		default:
-			ok = s.placed(string(name), &rev, &key, &other)
+			ok = at.take(s, string(name)) && !bytes.Contains(at.collection, ours)
 		}
 		if !ok {
 			return Frame{}, false
 		}
-		if f.Kind != "" && f.Pos > 0 && f.TimeUS > 0 && did && rev && key && other {
+		if f.Kind != "" && f.Pos > 0 && f.TimeUS > 0 && did && at.whole() {
 			return f, true
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -210,7 +211,7 @@ func (b bench) ingest(ctx context.Context, address string, frames, hints int, se
 	counting := &counter{Store: s, want: hints, seen: seen, done: make(chan struct{})}
 	in := ingest.New(ingest.Config{
 		Store: counting, Clock: clock.Real{}, Log: slog.New(slog.DiscardHandler), Count: func(string) {},
-		Health: func(string, bool, string) {},
+		Health: func(string, bool, string) {}, Dial: new(net.Dialer).DialContext,
 	})
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -50,40 +48,31 @@ func subscribe(w http.ResponseWriter, r *http.Request) {
 		return // Upgrade has answered
 	}
 	defer func() { _ = ws.Close() }()
-	if tell(ws.NetConn(), n, max(ours, 1), rate) == nil {
+	if tell(ws, n, max(ours, 1), rate) == nil {
 		_, _, _ = ws.ReadMessage() // until the reader has enough
 	}
 }
 
-// tell writes n frames below the websocket library, many at a time, so that this side is not what is measured.
-func tell(c net.Conn, n, ours, rate int) error {
+// tell writes n frames, each by itself, as hosts of the network do.
+func tell(ws *websocket.Conn, n, ours, rate int) error {
 	t := newTeller()
 	began := time.Now()
 	for i := range n {
 		if rate > 0 {
-			due := began.Add(time.Duration(i) * time.Second / time.Duration(rate))
-			if d := time.Until(due); d > 0 {
-				if err := t.flush(c); err != nil {
-					return err
-				}
-				time.Sleep(d)
-			}
+			time.Sleep(time.Until(began.Add(time.Duration(i) * time.Second / time.Duration(rate))))
 		}
-		t.add(i, i%ours == ours-1 || i == n-1)
-		if t.out.Len() > 64<<10 {
-			if err := t.flush(c); err != nil {
-				return err
-			}
+		if err := ws.WriteMessage(websocket.TextMessage, t.frame(i, i%ours == ours-1 || i == n-1)); err != nil {
+			return err
 		}
 	}
-	return t.flush(c)
+	return nil
 }
 
 // teller makes frames in the shape and the mixture of the network: posts, likes, follows and profiles of several
 // sizes, and some of accounts.
 type teller struct {
 	others []string // with %T in the place of the time
-	out    bytes.Buffer
+	out    []byte
 	rand   *rand.Rand
 }
 
@@ -113,29 +102,19 @@ func newTeller() *teller {
 	return t
 }
 
-// add makes frame i. One of ours carries the time at which it was told as its key.
-func (t *teller) add(i int, ours bool) {
+// frame makes frame i, which stands until the next call. One of ours carries the time at which it was told as its key.
+func (t *teller) frame(i int, ours bool) []byte {
 	now := time.Now()
-	var text string
+	t.out = t.out[:0]
 	if ours {
-		text = fmt.Sprintf(`{"did":"did:plc:%024d","time_us":%d,"kind":"commit","commit":{"rev":"3mzzzzzzzzz2a","operation":"create",`+
+		t.out = fmt.Appendf(t.out, `{"did":"did:plc:%024d","time_us":%d,"kind":"commit","commit":{"rev":"3mzzzzzzzzz2a","operation":"create",`+
 			`"collection":"org.tangled.track.ticket","rkey":"%d-%d","record":{"$type":"org.tangled.track.ticket","title":"%s"},"cid":"bafyreidqpc7si3dbimffi64lz3xsx2qt45ip7rpna2qpslcddp23itjjzm"}}`,
 			i%1000, now.UnixMicro(), now.UnixNano(), i, strings.Repeat("t", 220))
-	} else {
-		text = strings.Replace(t.others[i%len(t.others)], "%T", strconv.FormatInt(now.UnixMicro(), 10), 1)
+		return t.out
 	}
-	head := []byte{0x81, 126, 0, 0}
-	if len(text) < 126 {
-		head = []byte{0x81, byte(len(text))}
-	} else {
-		binary.BigEndian.PutUint16(head[2:], uint16(len(text)))
-	}
-	t.out.Write(head)
-	t.out.WriteString(text)
-}
-
-func (t *teller) flush(c net.Conn) error {
-	_, err := c.Write(t.out.Bytes())
-	t.out.Reset()
-	return err
+	before, after, _ := strings.Cut(t.others[i%len(t.others)], "%T")
+	t.out = append(t.out, before...)
+	t.out = strconv.AppendInt(t.out, now.UnixMicro(), 10)
+	t.out = append(t.out, after...)
+	return t.out
 }
