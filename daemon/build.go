@@ -164,7 +164,7 @@ func (d *Daemon) work(out outside, vault *secrets.Vault, issuer *oidc.Issuer, ou
 	d.ingest = ingest.New(ingest.Config{
 		Store: d.store, Prover: out.prover, Knots: out.knots, Signatures: out.directory, Hostname: o.Hostname, PublicURL: o.PublicURL,
 		Dial: out.guard.DialContext, Clock: o.Clock, Log: o.Log, Count: d.metrics.Refused, Health: d.health.Set,
-		Gaps: gaps{d},
+		Gaps:         gaps{d},
 		OnlyFollowed: o.OnlyFollowed,
 		Moved: func(did string) {
 			if d.pages != nil {
