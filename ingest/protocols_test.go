@@ -128,8 +128,8 @@ func (b *bench) read(g tongue) (halt func()) {
 	return halt
 }
 
-// at is the cursor of g; 0 if there is none.
-func (b *bench) at(g tongue) int64 {
+// reached is the cursor of g; 0 if there is none.
+func (b *bench) reached(g tongue) int64 {
 	b.t.Helper()
 	c, _, err := b.store.Cursor(context.Background(), g.source, g.host(b.t, b.net), g.name)
 	require.NoError(b.t, err)
@@ -214,8 +214,8 @@ func TestB008OtherFramesMoveTheCursor(t *testing.T) {
 		b.read(g)
 		g.tell(t, b.net, key(0))
 		until(t, func() bool { return len(b.hints()) == 1 }, "read")
-		first := b.at(g)
-		until(t, func() bool { g.other(t, b.net); return b.at(g) > first }, "identity frames move the cursor")
+		first := b.reached(g)
+		until(t, func() bool { g.other(t, b.net); return b.reached(g) > first }, "identity frames move the cursor")
 	})
 }
 
@@ -245,7 +245,7 @@ func TestB009ACursorIsNotCarriedToAnotherProtocol(t *testing.T) {
 	for _, g := range tongues() {
 		halt := b.read(g)
 		g.tell(t, b.net, key(0))
-		until(t, func() bool { return b.at(g) > 0 }, "it has a cursor of its own")
+		until(t, func() bool { return b.reached(g) > 0 }, "it has a cursor of its own")
 		require.Contains(t, b.gaps(), reasonFresh)
 		halt()
 		cs := g.connects(b.net)
@@ -268,7 +268,7 @@ func TestB010EveryRoundOfCatchingUpMovesForward(t *testing.T) {
 		g.tell(t, b.net, key(0))
 		halt := b.read(g)
 		g.tell(t, b.net, key(1))
-		until(t, func() bool { return b.at(g) > 0 && len(b.hints()) > 0 }, "it has a cursor")
+		until(t, func() bool { return b.reached(g) > 0 && len(b.hints()) > 0 }, "it has a cursor")
 		halt()
 		g.cutAfter(b.net, 40)
 		for i := range 200 {
@@ -324,7 +324,7 @@ func TestB013NumbersThatBeginAnewAreAGap(t *testing.T) {
 		b := newBench(t, func(c *Config) { c.Clock = &quick{ping: 20 * time.Second} })
 		halt := b.read(g)
 		g.tell(t, b.net, key(0))
-		until(t, func() bool { return b.at(g) > 0 }, "read")
+		until(t, func() bool { return b.reached(g) > 0 }, "read")
 		halt()
 		ahead := int64(497_201)
 		if g.name == protocolV1 {
@@ -339,8 +339,8 @@ func TestB013NumbersThatBeginAnewAreAGap(t *testing.T) {
 		for i := 1; i < 5; i++ {
 			g.tell(t, b.net, key(i))
 		}
-		until(t, func() bool { g.tell(t, b.net, key(9)); return b.hints()[key(9)].DID != "" && b.at(g) < ahead }, "what it tells is read, and counts")
-		until(t, func() bool { return b.at(g) > 0 }, "it has a cursor again")
+		until(t, func() bool { g.tell(t, b.net, key(9)); return b.hints()[key(9)].DID != "" && b.reached(g) < ahead }, "what it tells is read, and counts")
+		until(t, func() bool { return b.reached(g) > 0 }, "it has a cursor again")
 		require.Condition(t, func() bool {
 			s := strings.Join(b.gaps(), "\n")
 			return strings.Contains(s, reasonBack) || strings.Contains(s, reasonFuture)
