@@ -73,6 +73,8 @@ type Config struct {
 	Metrics *Metrics
 	// Workers is how many accounts are read at a time, PerHost how many of them at one host. Defaults 12 and 4.
 	Workers, PerHost int
+	// Batch is how many records one transaction takes. Default 200.
+	Batch int
 	// Every is how often all accounts are asked for anew (default 24 h), Looks how often all repositories are looked at
 	// (default 1 h). Both vary by a fifth.
 	Every, Looks time.Duration
@@ -115,6 +117,9 @@ func New(c Config) *Backfill {
 	def(&c.Looks, time.Hour)
 	def(&c.LateAge, 7*24*time.Hour)
 	def(&c.Grace, 10*time.Second)
+	if c.Batch < 1 {
+		c.Batch = 200
+	}
 	if c.Workers < 1 {
 		c.Workers = 12
 	}

@@ -14,8 +14,7 @@ import (
 )
 
 const (
-	// batchMost and batchBytes bound what one transaction takes of a reading.
-	batchMost  = 200
+	// batchBytes bounds what one transaction takes of a reading, beside Config.Batch.
 	batchBytes = 1 << 20
 	// idleMost is the longest wait for the time of a waiting reading.
 	idleMost = time.Second
@@ -55,7 +54,7 @@ func (b *Backfill) readings(ctx context.Context) {
 					<-seats
 					poke(b.wake)
 				}()
-				b.one(ctx, row)
+				b.Read(ctx, row)
 			})
 		}
 		if started {
@@ -133,8 +132,8 @@ func (b *Backfill) alone(host string, until time.Time) {
 	b.rest[host] = until
 }
 
-// one reads one DID and notes how that ended.
-func (b *Backfill) one(ctx context.Context, row store.Backfill) {
+// Read reads the records of one DID now, and notes how that ended. Run does so for all that are due.
+func (b *Backfill) Read(ctx context.Context, row store.Backfill) {
 	log := b.c.Log.With("did", row.DID)
 	host, err := b.c.Reader.Host(ctx, row.DID, row.Kind == store.BackfillRepo)
 	if err == nil {
@@ -298,7 +297,7 @@ type applying struct {
 }
 
 func (a *applying) add(ctx context.Context, k store.RecordKey, size int) error {
-	if len(a.keys) == batchMost || a.bytes+size > batchBytes && len(a.keys) > 0 {
+	if len(a.keys) >= a.b.c.Batch || a.bytes+size > batchBytes && len(a.keys) > 0 {
 		if err := a.flush(ctx, false); err != nil {
 			return err
 		}
@@ -335,7 +334,7 @@ func (a *applying) finish(ctx context.Context) error {
 		if rev == "" {
 			rev = "~" // after every revision
 		}
-		known, err := a.b.c.Store.RecordsBefore(ctx, a.step.DID, rev, after, batchMost)
+		known, err := a.b.c.Store.RecordsBefore(ctx, a.step.DID, rev, after, a.b.c.Batch)
 		if err != nil {
 			return err
 		}
@@ -348,7 +347,7 @@ func (a *applying) finish(ctx context.Context) error {
 				return err
 			}
 		}
-		if len(known) < batchMost {
+		if len(known) < a.b.c.Batch {
 			return a.flush(ctx, true)
 		}
 	}

@@ -45,6 +45,7 @@ func (in *Ingest) olderRepo(ctx context.Context, r store.Recheck) (store.Effects
 	}
 	proven, err := in.c.Prover.Record(ctx, r.DID, olderRepoNSID, r.Rkey)
 	if errors.Is(err, identity.ErrAbsent) {
+		e.Records = gone(r, err)
 		return e, nil
 	}
 	if err != nil {
@@ -121,17 +122,18 @@ func (in *Ingest) member(ctx context.Context, r store.Recheck) (store.Effects, e
 		}
 		return store.Effects{}, err
 	}
-	gone := store.Effects{Members: []store.Member{{Author: r.DID, Rkey: r.Rkey, Removed: true}}}
+	removed := store.Effects{Members: []store.Member{{Author: r.DID, Rkey: r.Rkey, Removed: true}}}
 	proven, err := in.c.Prover.Record(ctx, r.DID, memberNSID, r.Rkey)
 	if errors.Is(err, identity.ErrAbsent) {
-		return gone, nil
+		removed.Records = gone(r, err)
+		return removed, nil
 	}
 	if err != nil {
 		return store.Effects{}, err
 	}
 	m, rec, ok := in.memberOf(proven)
 	if !ok {
-		return gone, nil
+		return removed, nil
 	}
 	return store.Effects{Records: []store.Record{record(r, proven, rec)}, Members: []store.Member{m}}, nil
 }

@@ -22,7 +22,9 @@ func (in *Ingest) ticket(ctx context.Context, r store.Recheck) (store.Effects, e
 	uri := "at://" + r.DID + "/" + ticketNSID + "/" + r.Rkey
 	proven, err := in.c.Prover.Record(ctx, r.DID, ticketNSID, r.Rkey)
 	if errors.Is(err, identity.ErrAbsent) {
-		return store.Effects{Pull: &store.PullChange{Ticket: uri, State: store.PullClosed}}, nil
+		return store.Effects{
+			Records: gone(r, err), Pull: &store.PullChange{Ticket: uri, State: store.PullClosed},
+		}, nil
 	}
 	if err != nil {
 		return store.Effects{}, err
@@ -104,11 +106,13 @@ func (in *Ingest) patch(ctx context.Context, r store.Recheck) (store.Effects, er
 	round := "at://" + r.DID + "/" + patchNSID + "/" + r.Rkey
 	proven, err := in.c.Prover.Record(ctx, r.DID, patchNSID, r.Rkey)
 	if errors.Is(err, identity.ErrAbsent) {
+		e := store.Effects{Records: gone(r, err)}
 		ticket, known, err := in.c.Store.RoundTicket(ctx, round)
 		if err != nil || !known {
-			return store.Effects{}, err
+			return e, err
 		}
-		return store.Effects{Pull: &store.PullChange{Ticket: ticket, Dropped: round}}, nil
+		e.Pull = &store.PullChange{Ticket: ticket, Dropped: round}
+		return e, nil
 	}
 	if err != nil {
 		return store.Effects{}, err

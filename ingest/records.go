@@ -32,6 +32,7 @@ func (in *Ingest) declaration(ctx context.Context, r store.Recheck) (store.Effec
 	}
 	proven, err := in.c.Prover.Record(ctx, r.DID, declarationNSID, r.Rkey)
 	if errors.Is(err, identity.ErrAbsent) {
+		e.Records = gone(r, err)
 		return e, nil
 	}
 	if err != nil {
@@ -51,6 +52,15 @@ func (in *Ingest) declaration(ctx context.Context, r store.Recheck) (store.Effec
 // bindAgain is the hint that a repository's binding may have changed.
 func bindAgain(repo string) store.Recheck {
 	return store.Recheck{DID: repo, Collection: manifestNSID, Rkey: "self"}
+}
+
+// gone is the proven absence of a record, if the proof tells at which revision: an older copy then has no effect.
+func gone(r store.Recheck, err error) []store.Record {
+	var a *identity.Absence
+	if !errors.As(err, &a) {
+		return nil
+	}
+	return []store.Record{{DID: r.DID, Collection: r.Collection, Rkey: r.Rkey, Rev: a.Rev, Deleted: true}}
 }
 
 // decode reads a proven record and checks it against its lexicon. The raw bytes stay the truth; the view is

@@ -113,17 +113,15 @@ func (t *tx) putRecord(r Record) (applied, stale bool, err error) {
 	if r.Deleted {
 		r.CID, r.CBOR = "", nil
 	}
-	if !known {
-		// The absence of what was never kept matters only where an older copy may still come by. And what is older
-		// than the last reading of the whole, and was not kept by it, is not news.
-		var whole string
-		read, err := t.get("SELECT rev FROM backfill WHERE did = ?", []any{r.DID}, &whole)
-		if err != nil || r.Deleted && !read {
-			return false, false, err
-		}
-		if r.Rev < whole {
-			return false, true, nil
-		}
+	// What is older than the last reading of the whole is not news, whatever is known of the record itself. And the
+	// absence of what was never kept matters only where an older copy may still come by.
+	var whole string
+	read, err := t.get("SELECT rev FROM backfill WHERE did = ?", []any{r.DID}, &whole)
+	if err != nil || r.Deleted && !known && !read {
+		return false, false, err
+	}
+	if r.Rev < whole {
+		return false, true, nil
 	}
 	same := known && cid == r.CID && deleted == r.Deleted
 	_, err = t.exec(`INSERT INTO records (did, collection, rkey, rev, cid, cbor, deleted, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
