@@ -6,7 +6,7 @@ CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o .bin/spindle ./cmd/spindle
 SPINDLE_BENCH_BINARY=$PWD/.bin/spindle
 export SPINDLE_BENCH_BINARY
 if [ $# -eq 0 ]; then
-    set -- idle push queue page tail run language engine ingest
+    set -- idle push queue page tail run language engine ingest backfill
 fi
 for b in "$@"; do
     CGO_ENABLED=0 go build -o ".bin/bench/$b" "./bench/$b"
