@@ -159,6 +159,9 @@ func (c *converging) Record(ctx context.Context, did, collection, rkey string) (
 func (c *converging) Account(context.Context, string) (identity.Account, error) {
 	return identity.Account{}, identity.ErrUnreachable
 }
+func (c *converging) List(context.Context, string, string, string, int) ([]identity.Proven, error) {
+	return nil, identity.ErrUnreachable
+}
 func (c *converging) Refresh(context.Context, string) error { return nil }
 func (c *converging) RecordFrom(context.Context, []byte, string, string, string) (identity.Proven, error) {
 	return identity.Proven{}, identity.ErrProof

@@ -67,7 +67,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		Commands: []*cli.Command{
 			demoCommand(stdout, stderr), devCommand(stdout, stderr), serveCommand(environ, stderr),
 			initCommand(stdout), runCommand(environ, os.Stdin, stdout, stderr), lintCommand(environ, os.Stdin, stdout), explainCommand(stdout), schemaCommand(stdout),
-			keyCommand(stdout), doctorCommand(environ, stdout), versionCommand(stdout),
+			keyCommand(stdout), doctorCommand(environ, stdout), statusCommand(stdout), versionCommand(stdout),
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if c.Args().Present() {
