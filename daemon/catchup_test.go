@@ -58,7 +58,7 @@ func status(t *testing.T, w *world.World) (s daemon.Status) {
 // is noticed.
 func sighted(t *testing.T, w *world.World, r *devnet.Repo) {
 	t.Helper()
-	require.Eventually(t, func() bool { return status(t, w).Repos.Unseen == 0 }, 30*time.Second, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return status(t, w).Repos.Unseen == 0 }, time.Minute, 100*time.Millisecond)
 }
 
 // runs counts the pipelines of each commit.
@@ -144,6 +144,6 @@ func TestThreeDaysOff(t *testing.T) {
 		await(t, w, r, sha, func(p *orgtangled.CiDefs_Pipeline) bool { return true })
 	}
 	require.Equal(t, want, runs(t, w, r))
-	require.Eventually(t, func() bool { return status(t, w).Backfill.Done > 0 }, 30*time.Second, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return status(t, w).Backfill.Done > 0 }, time.Minute, 100*time.Millisecond)
 	require.Empty(t, status(t, w).NotReady)
 }

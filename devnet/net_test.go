@@ -150,7 +150,7 @@ func (s *spindle) notices() []notice {
 
 func eventually(t *testing.T, ok func() bool, what string) {
 	t.Helper()
-	require.Eventually(t, ok, 5*time.Second, 2*time.Millisecond, what)
+	require.Eventually(t, ok, time.Minute, 2*time.Millisecond, what)
 }
 
 func TestPushTellsTheSpindleAndThePusher(t *testing.T) {

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const (
 	alice    = "did:plc:alicealicealicealiceali2"
 	repo     = "did:plc:repoarepoarepoarepoarep2"
-	patience = 20 * time.Second
+	patience = time.Minute
 )
 
 // world is a real store in which pipelines begin and end.

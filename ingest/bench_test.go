@@ -34,7 +34,7 @@ const spindle = "spindle.test"
 // until waits for ok, at most 20 s.
 func until(t *testing.T, ok func() bool, what string) {
 	t.Helper()
-	require.Eventually(t, ok, 20*time.Second, 5*time.Millisecond, what)
+	require.Eventually(t, ok, time.Minute, 5*time.Millisecond, what)
 }
 
 // bench is an Ingest on a real store and a network of its own: real sockets, real git, real signatures. Nothing

@@ -80,7 +80,7 @@ func TestGitDoesNotOutliveTheServer(t *testing.T) {
 	require.NotEmpty(t, running(t, address), "git is there")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGKILL))
 	_ = cmd.Wait() // it was killed
-	require.Eventually(t, func() bool { return len(running(t, address)) == 0 }, 20*time.Second, 20*time.Millisecond,
+	require.Eventually(t, func() bool { return len(running(t, address)) == 0 }, time.Minute, 20*time.Millisecond,
 		"git and what it started ended: %v", running(t, address))
 }
 

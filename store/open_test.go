@@ -238,7 +238,7 @@ func TestGroupCommit(t *testing.T) {
 			})
 		})
 	}
-	require.Eventually(t, func() bool { return len(b.w.queue) == len(errs) }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(b.w.queue) == len(errs) }, time.Minute, time.Millisecond)
 	cancel()
 	close(hold)
 	wg.Wait()

@@ -138,7 +138,7 @@ func (b *bench) view(key string) store.EventView {
 // settled waits until the event is settled.
 func (b *bench) settled(key string) store.EventView {
 	b.t.Helper()
-	require.Eventually(b.t, func() bool { return b.view(key).State != store.EventPending }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(b.t, func() bool { return b.view(key).State != store.EventPending }, time.Minute, 5*time.Millisecond)
 	return b.view(key)
 }
 
@@ -279,7 +279,7 @@ func TestKnotDownThenUpPlansOnce(t *testing.T) {
 	far.Server.Gate.Set(fault.Rule{Status: 503})
 	k1, k2 := b.accept(one), b.accept(two)
 	b.run()
-	require.Eventually(t, func() bool { return b.view(k1).Tries > 0 }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return b.view(k1).Tries > 0 }, time.Minute, 5*time.Millisecond)
 	require.Contains(t, b.view(k1).Reason, "knot cannot be reached")
 	b.planned(b.accept(elsewhere))
 	require.Zero(t, b.view(k2).Tries, "the second waits for the first")

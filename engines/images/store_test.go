@@ -541,9 +541,9 @@ func TestPulledOnce(t *testing.T) {
 			}
 		})
 	}
-	require.Eventually(t, func() bool { return pulls.Load() > 0 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return pulls.Load() > 0 }, time.Minute, time.Millisecond)
 	leave()
-	require.Eventually(t, func() bool { return left.Load() == 4 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return left.Load() == 4 }, time.Minute, time.Millisecond)
 	close(hold)
 	wg.Wait()
 	require.EqualValues(t, 12, ready.Load())

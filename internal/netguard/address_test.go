@@ -139,7 +139,7 @@ func TestT25Rebinding(t *testing.T) {
 	require.Equal(t, 500, passed)
 	require.Equal(t, 500, denied)
 	require.Zero(t, trapHits.Load())
-	require.Eventually(t, func() bool { return goodHits.Load() == 500 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return goodHits.Load() == 500 }, time.Minute, time.Millisecond)
 }
 
 // TestB125EveryAddressIsChecked answers with a good address and bad ones in either order and family.
@@ -163,7 +163,7 @@ func TestB125EveryAddressIsChecked(t *testing.T) {
 		c, err := g.DialContext(t.Context(), "tcp", "both.example.com:"+port)
 		require.NoError(t, err, list)
 		require.NoError(t, c.Close())
-		require.Eventually(t, func() bool { return goodHits.Load() == before+1 }, 5*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return goodHits.Load() == before+1 }, time.Minute, time.Millisecond)
 	}
 	require.Zero(t, badHits.Load())
 }
@@ -178,7 +178,7 @@ func TestDevHosts(t *testing.T) {
 		require.NoError(t, err, a)
 		require.NoError(t, c.Close())
 	}
-	require.Eventually(t, func() bool { return hits.Load() == 3 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return hits.Load() == 3 }, time.Minute, time.Millisecond)
 
 	for _, a := range []string{"169.254.169.254:80", "0.0.0.0:80", "[::ffff:169.254.169.254]:80", "[fe80::1]:80"} {
 		_, err := g.DialContext(t.Context(), "tcp", a)
