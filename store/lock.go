@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -49,4 +50,13 @@ func readHolder(f *os.File) string {
 	return "pid " + pid + " since " + since
 }
 
-func (l *lock) release() error { return l.file.Close() }
+// release gives the lock up before it closes the file. Closing alone is not enough: a child that another goroutine
+// starts at this moment has a copy of every descriptor from its fork to its exec, and the kernel keeps a lock until the
+// last copy is closed (flock(2)). Unlocking through any copy ends it for all.
+func (l *lock) release() error {
+	err := unix.Flock(int(l.file.Fd()), unix.LOCK_UN)
+	if err != nil {
+		err = fmt.Errorf("store: unlock: %w", err)
+	}
+	return errors.Join(err, l.file.Close())
+}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"spindle/pipeline"
 )
@@ -238,7 +239,7 @@ func TestGroupCommit(t *testing.T) {
 			})
 		})
 	}
-	require.Eventually(t, func() bool { return len(b.w.queue) == len(errs) }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return len(b.w.queue) == len(errs) }, 5*time.Second, time.Millisecond)
 	cancel()
 	close(hold)
 	wg.Wait()
@@ -318,4 +319,15 @@ func TestNoTimeInSQL(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, bad.Match(text), f)
 	}
+}
+
+// A child that is being started while the database is closed holds a copy of the lock's descriptor until its exec, and
+// here for good. The database must be free all the same.
+func TestCloseFreesTheDatabaseWhateverChildrenHold(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	held, err := unix.Dup(int(b.lock.file.Fd()))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, unix.Close(held)) })
+	b.reopen()
 }

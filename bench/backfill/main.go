@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/pprof"
 	"strconv"
 	"strings"
 	"syscall"
@@ -34,10 +35,11 @@ func main() { measure.Main(run) }
 func run(ctx context.Context) error {
 	n := flag.Int("n", 2000, "accounts")
 	each := flag.Int("records", 20, "records of each")
+	profile := flag.String("cpuprofile", "", "write the processor profile of the reading of all accounts to this file")
 	read := flag.String("read", "", "only read the network described by this file, as the process that is measured")
 	flag.Parse()
 	if *read != "" {
-		return reader(ctx, *read)
+		return profiled(ctx, *read, *profile)
 	}
 	dir, err := os.MkdirTemp("", "bench-backfill-")
 	if err != nil {
@@ -61,7 +63,7 @@ func run(ctx context.Context) error {
 			return fmt.Errorf("describe the network: %w", err)
 		}
 		// A process of its own, so that the network's memory is not in the figure.
-		cmd := exec.CommandContext(ctx, os.Args[0], "-read", file)
+		cmd := exec.CommandContext(ctx, os.Args[0], "-cpuprofile", *profile, "-read", file)
 		cmd.Stderr = os.Stderr
 		out, err := cmd.Output()
 		if err != nil {
@@ -101,6 +103,23 @@ func (nobody) Locate(context.Context, string) (knot.Source, error) {
 }
 func (nobody) Tips(context.Context, knot.Source) ([]knot.Ref, error) {
 	return nil, identity.ErrUnreachable
+}
+
+// profiled is reader, with a profile of the processor's time in the file named.
+func profiled(ctx context.Context, file, profile string) (err error) {
+	if profile == "" {
+		return reader(ctx, file)
+	}
+	out, err := os.Create(profile)
+	if err != nil {
+		return fmt.Errorf("create the profile: %w", err)
+	}
+	if err := pprof.StartCPUProfile(out); err != nil {
+		return errors.Join(fmt.Errorf("profile: %w", err), out.Close())
+	}
+	err = reader(ctx, file)
+	pprof.StopCPUProfile()
+	return errors.Join(err, out.Close())
 }
 
 // reader is the server's part: it reads the accounts that the file lists.
