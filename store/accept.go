@@ -29,7 +29,11 @@ func (s *Store) Accept(ctx context.Context, e Effects) (Accepted, error) {
 	if err := e.check(); err != nil {
 		return Accepted{}, err
 	}
-	return value(ctx, s, "accept", func(t *tx) (Accepted, error) { return t.accept(e) })
+	name := "accept"
+	if crashing {
+		name += " " + e.kind()
+	}
+	return value(ctx, s, name, func(t *tx) (Accepted, error) { return t.accept(e) })
 }
 
 func (e Effects) check() error {

@@ -26,6 +26,8 @@ type writer struct {
 	// gate is the gate of the policy version in the open transaction, or nil.
 	gate *rbac.Gate
 
+	crash crashes
+
 	queue chan *op
 	stop  chan struct{} // closed by close: nothing more is taken in
 	done  chan struct{} // closed when the goroutine is gone
@@ -168,6 +170,7 @@ func (w *writer) batch(ops []*op) {
 			}
 		}
 		if err == nil {
+			w.crashes("before", ops)
 			err = w.raw("COMMIT")
 		}
 		if err != nil {
@@ -175,6 +178,9 @@ func (w *writer) batch(ops []*op) {
 			_ = w.raw("ROLLBACK")
 			w.gate = nil
 		}
+	}
+	if err == nil {
+		w.crashes("after", ops)
 	}
 	rings := false
 	for i, o := range ops {
@@ -194,6 +200,17 @@ func (w *writer) batch(ops []*op) {
 	}
 	if err == nil && w.s.c.Committed != nil {
 		w.s.c.Committed(len(ops), time.Since(began))
+	}
+}
+
+// crashes is where the process may be made to die, in a build for that: before a commit, or after it and before anybody
+// is answered.
+func (w *writer) crashes(when string, ops []*op) {
+	if !crashing {
+		return
+	}
+	for _, o := range ops {
+		w.crash.at(when, o)
 	}
 }
 

@@ -29,33 +29,37 @@ type built struct {
 	err  error
 }
 
-// shared lives as long as the tests do.
-var shared built
+// shared lives as long as the tests do, as does dying, which has the points at which it can be made to die.
+var shared, dying built
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if shared.dir != "" {
-		_ = os.RemoveAll(shared.dir)
+	for _, x := range []*built{&shared, &dying} {
+		if x.dir != "" {
+			_ = os.RemoveAll(x.dir)
+		}
 	}
 	os.Exit(code)
 }
 
 // binary builds spindle as the README says.
-func binary(t testing.TB) string {
+func binary(t testing.TB) string { return shared.build(t) }
+
+func (x *built) build(t testing.TB, args ...string) string {
 	t.Helper()
-	shared.once.Do(func() {
-		if shared.dir, shared.err = os.MkdirTemp("", "spindle-binary-"); shared.err != nil {
+	x.once.Do(func() {
+		if x.dir, x.err = os.MkdirTemp("", "spindle-binary-"); x.err != nil {
 			return
 		}
-		shared.path = filepath.Join(shared.dir, "spindle")
-		cmd := exec.Command("go", "build", "-o", shared.path, ".")
+		x.path = filepath.Join(x.dir, "spindle")
+		cmd := exec.Command("go", append(append([]string{"build"}, args...), "-o", x.path, ".")...)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
-			shared.err = fmt.Errorf("go build: %w\n%s", err, out)
+			x.err = fmt.Errorf("go build: %w\n%s", err, out)
 		}
 	})
-	require.NoError(t, shared.err)
-	return shared.path
+	require.NoError(t, x.err)
+	return x.path
 }
 
 // bed is a network with a place for one server.
@@ -65,11 +69,17 @@ type bed struct {
 	alice *devnet.Account
 	dir   string
 	addr  string
+	bin   string
 }
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
-	b := &bed{t: t, dir: t.TempDir(), addr: freeAddr(t)}
+	return newBedOf(t, binary(t))
+}
+
+func newBedOf(t *testing.T, bin string) *bed {
+	t.Helper()
+	b := &bed{t: t, dir: t.TempDir(), addr: freeAddr(t), bin: bin}
 	var err error
 	b.net, err = devnet.Start(t.Context(), devnet.Config{
 		Dir: filepath.Join(b.dir, "network"), Spindles: map[string]string{world.Hostname: "http://" + b.addr},
@@ -78,7 +88,7 @@ func newBed(t *testing.T) *bed {
 	t.Cleanup(func() { _ = b.net.Close() })
 	b.alice, err = b.net.CreateAccount(t.Context(), "alice.test")
 	require.NoError(t, err)
-	out, err := exec.Command(binary(t), "key", "generate", filepath.Join(b.dir, "key")).CombinedOutput()
+	out, err := exec.Command(bin, "key", "generate", filepath.Join(b.dir, "key")).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return b
 }
@@ -154,7 +164,7 @@ func (b *bed) serve(more ...string) *server {
 
 func (b *bed) start(more ...string) *server {
 	b.t.Helper()
-	s := &server{cmd: exec.Command(binary(b.t), "serve"), said: &speech{}, done: make(chan struct{})}
+	s := &server{cmd: exec.Command(b.bin, "serve"), said: &speech{}, done: make(chan struct{})}
 	s.cmd.Env, s.cmd.Dir, s.cmd.Stderr, s.cmd.Stdout = b.environ(more...), b.dir, s.said, s.said
 	require.NoError(b.t, s.cmd.Start())
 	go func() {
