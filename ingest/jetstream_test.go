@@ -38,13 +38,6 @@ func (r *reading) last() (up bool, changes int) {
 	return len(r.states) > 0 && r.states[len(r.states)-1], len(r.states)
 }
 
-// missed is what the source was said to have missed.
-func (r *reading) missed() []Missed {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return append([]Missed(nil), r.gaps...)
-}
-
 // position is a cursor that at tells; 0 is none.
 func position(at func() int64) func(context.Context, Endpoint) (Position, error) {
 	return func(context.Context, Endpoint) (Position, error) {

@@ -26,12 +26,6 @@ func (s *scan) eat(c byte) bool {
 	return false
 }
 
-// begins tells whether the next value begins with c.
-func (s *scan) begins(c byte) bool {
-	s.space()
-	return s.i < len(s.b) && s.b[s.i] == c
-}
-
 // member takes the name of the next member and the colon behind it. first is for the first one of an object.
 func (s *scan) member(first bool) ([]byte, bool) {
 	if !first && !s.eat(',') {
