@@ -102,7 +102,7 @@ func TestRandomGroups(t *testing.T) {
 		var ids []pipeline.ID
 		var live []*Claimed
 		round := b.ids.Next()
-		for range rapid.IntRange(1, 25).Draw(rt, "steps") {
+		for range rapid.IntRange(1, 14).Draw(rt, "steps") {
 			b.clock.Advance(time.Second)
 			switch rapid.IntRange(0, 3).Draw(rt, "verb") {
 			case 0:
