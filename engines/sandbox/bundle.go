@@ -23,12 +23,13 @@ var rootCaps = []string{
 // initScript is the first process: it bounds how many processes there may be, gives folders to the workflow user, says
 // that it is there, answers what is asked for the files of commands (see collect), and then reaps what commands leave
 // behind, which is what a shell that waits does. Its arguments are the owner, the bound and the folders, and never part
-// of the text.
+// of the text. An image has no folder for those files, or one of somebody's: it is made root's.
 var initScript = `cd /sys/fs/cgroup && echo +pids > cgroup.subtree_control && echo "$1" > a/pids.max || exit 71
 cd /
 shift
 if [ $# -gt 0 ]; then mkdir -p "$1" && chown "$0" "$@" || exit 70; fi
 umask 0
+[ -O /spindle ] && [ -O ` + filesDir + ` ] || { mkdir -p ` + filesDir + ` && chown 0:0 /spindle ` + filesDir + ` && chmod 755 /spindle ` + filesDir + `; } || exit 72
 cd ` + filesDir + ` && : > 0 && : > 1 && : > 2 && : > 3 || exit 72
 exec 3<&0
 echo up
