@@ -34,7 +34,7 @@ func heavy(size int, list bool) []byte {
 	for i := range steps {
 		fmt.Fprintf(&b, "  - name: step %d\n    environment:\n", i)
 		if list {
-			for j := range 90 {
+			for j := range 23 {
 				fmt.Fprintf(&b, "      NAME_%d: value\n", j)
 			}
 		}

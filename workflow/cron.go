@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"path"
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	_ "time/tzdata" // zones must mean the same on every machine, also where none are installed
 
@@ -162,12 +164,23 @@ func loadZone(name string) (*time.Location, error) {
 	case "Local":
 		return nil, fmt.Errorf("%w: no such zone", errCron)
 	}
+	known := zones()
+	if zone, ok := known.Load(name); ok {
+		return zone.(*time.Location), nil
+	}
 	zone, err := time.LoadLocation(name)
 	if err != nil {
 		return nil, fmt.Errorf("%w: no such zone: %w", errCron, err)
 	}
+	if path.Clean(name) == name { // on a disk Europe//Paris is there as well
+		known.Store(name, zone)
+	}
 	return zone, nil
 }
+
+// zones are those that were asked for, by name. A zone is read from a file, which takes longer than the rest of a
+// condition; there are some 600, so that what is kept is bounded.
+var zones = sync.OnceValue(func() *sync.Map { return new(sync.Map) })
 
 // schedules reads the list of time tables of one condition.
 func (d *decoder) schedules(key string, at pos, v *node) []Schedule {

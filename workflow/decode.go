@@ -28,30 +28,37 @@ type decoder struct {
 // object calls set for every key of n that keys has, and tells which are missing. where names n in messages, such as
 // "step 2". It returns the keys that are there, counting a misspelt one as what was probably meant, so that it is not
 // called missing as well.
-func (d *decoder) object(n *node, where string, keys []key, set func(p pair)) (there map[string]bool) {
-	there = make(map[string]bool, len(keys))
+func (d *decoder) object(n *node, where string, keys []key, set func(p pair)) (there keyNames) {
+	there = make(keyNames, 0, min(len(keys), len(n.pairs)))
 	if n.kind != mapping {
 		d.err(n.at, codeType, "write keys with values, such as name: test", "%s must be a mapping of keys, this is %s", where, n)
 		return there
 	}
 	for _, p := range n.pairs {
 		if slices.ContainsFunc(keys, func(k key) bool { return k.name == p.key }) {
-			there[p.key] = true
+			there = append(there, p.key)
 			set(p)
 			continue
 		}
-		there[d.unknown(p, where, keys, there)] = true
+		if meant := d.unknown(p, where, keys, there); meant != "" && !there.has(meant) {
+			there = append(there, meant)
+		}
 	}
 	for _, k := range keys {
-		if k.need != "" && !there[k.name] {
+		if k.need != "" && !there.has(k.name) {
 			d.err(n.at, codeRequired, k.need, "%s has no %s", where, quoted(k.name))
 		}
 	}
 	return there
 }
 
+// keyNames are some of the few keys of an object.
+type keyNames []string
+
+func (s keyNames) has(name string) bool { return slices.Contains(s, name) }
+
 // unknown reports p and returns the key that was probably meant, or "". there are the keys so far.
-func (d *decoder) unknown(p pair, where string, keys []key, there map[string]bool) string {
+func (d *decoder) unknown(p pair, where string, keys []key, there keyNames) string {
 	if len(d.found) >= d.limit { // it is only counted, so what was meant need not be found out
 		d.err(p.at, codeKey, "remove it", "unknown key")
 		return ""
@@ -64,7 +71,7 @@ func (d *decoder) unknown(p pair, where string, keys []key, there map[string]boo
 	if want := foreign(p.key, known); want != "" {
 		d.err(p.at, codeKey, "rename it to "+want, "unknown key %s in %s; here it is called %s", quoted(p.key), where, quoted(want))
 		switch {
-		case there[want]:
+		case there.has(want):
 		case want == "when":
 			d.mendWhen(p)
 		case sameShape(p.key, want):
@@ -78,7 +85,7 @@ func (d *decoder) unknown(p pair, where string, keys []key, there map[string]boo
 		fix = "rename it to " + meant
 	}
 	d.err(p.at, codeKey, fix, "unknown key %s in %s%s", quoted(p.key), where, didYouMean(p.key, known))
-	if alone && !there[meant] {
+	if alone && !there.has(meant) {
 		d.mend(p.at, p.key, meant)
 	}
 	return meant
@@ -261,7 +268,7 @@ func (d *decoder) duration(key string, at pos, v *node, into *time.Duration) {
 	}
 	t, err := time.ParseDuration(s)
 	switch {
-	case bareNumber.MatchString(s):
+	case err != nil && bareNumber.MatchString(s) || s == "0":
 		d.err(v.at, codeValue, "write "+clean(s, 20)+"m for minutes or "+clean(s, 20)+"s for seconds", "%s has no unit, this is %s", quoted(key), v)
 	case err != nil:
 		d.err(v.at, codeValue, "write a time such as 90s, 20m or 1h30m", "%s is not a time span, this is %s", quoted(key), v)

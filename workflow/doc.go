@@ -5,8 +5,8 @@
 // rules that decide which file a trigger starts. One file becomes one Spec (Parse); the files of one commit
 // and one trigger become a Plan (Compile).
 //
-// The package is pure. It reads no file, clock or network, starts no goroutine and keeps no state: the
-// same Input gives the same Plan. Files come from a git host and are hostile; they are bounded by Limits
+// The package is pure. It reads no file but the time zones of the machine, which it keeps once read, and no clock or
+// network, and starts no goroutine: the same Input gives the same Plan. Files come from a git host and are hostile; they are bounded by Limits
 // before anything is built from them. Results go to the trigger room, which stores each Spec as JSON with
 // the digest of its source, and to the command line, which prints the diagnostics.
 //

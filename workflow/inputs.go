@@ -66,7 +66,7 @@ func (d *decoder) input(p pair) Declared {
 		}
 	})
 	switch {
-	case in.Type == InputChoice && !there["options"]:
+	case in.Type == InputChoice && !there.has("options"):
 		d.err(p.at, codeRequired, "add options: [low, high]", "the choice %s has no options", quoted(p.key))
 	case in.Type == InputChoice && options.value != nil && options.value.kind == sequence && len(options.value.items) == 0:
 		d.err(options.value.at, codeRequired, "add an option", "the choice %s has no options", quoted(p.key))

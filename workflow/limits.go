@@ -8,7 +8,7 @@ type Limits struct {
 	Files int
 	// FileBytes is the size of one file.
 	FileBytes int
-	// Depth is how deep collections may nest, and Nodes how many values one file may hold.
+	// Depth is how deep collections may nest, and Nodes how many values one file may hold: keys, texts, lists and mappings.
 	Depth, Nodes int
 	// Steps is how many steps one workflow may have.
 	Steps int
@@ -34,7 +34,7 @@ type Limits struct {
 // DefaultLimits are the limits of a server that sets none.
 func DefaultLimits() Limits {
 	return Limits{
-		Files: 64, FileBytes: 256 << 10, Depth: 64, Nodes: 20_000, Steps: 100, Conditions: 100,
+		Files: 64, FileBytes: 256 << 10, Depth: 64, Nodes: 5_000, Steps: 100, Conditions: 100,
 		Patterns: 100, PatternBytes: 256, Environment: 500, ValueBytes: 120 << 10, List: 500,
 		Cells: 256, Workflows: 1000, Aliases: 20_000,
 		Timeout: 24 * time.Hour, Diagnostics: 50,

@@ -32,6 +32,7 @@ func scanBytes(r *report, src []byte, lim Limits) {
 	blank, run := 0, 0
 	body := -1 // indentation of the line that started a block scalar, or -1
 	first := false
+	var m marks
 	i := -1
 	for line := range bytes.SplitSeq(src, []byte("\n")) {
 		i++
@@ -39,8 +40,8 @@ func scanBytes(r *report, src []byte, lim Limits) {
 		if !scanLine(r, at, line) {
 			return
 		}
-		text := strings.TrimRight(string(line), " \t\r")
-		if text == "" {
+		text := bytes.TrimRight(line, " \t\r")
+		if len(text) == 0 {
 			blank, run = blank+1, run+1
 			if run > maxBlankRun || blank > maxBlank {
 				r.err(at, codeLimit, "remove blank lines",
@@ -50,7 +51,7 @@ func scanBytes(r *report, src []byte, lim Limits) {
 			continue
 		}
 		run = 0
-		indent := len(text) - len(strings.TrimLeft(text, " "))
+		indent := indentation(text)
 		if body >= 0 && indent > body {
 			if first && text[indent] == '\t' {
 				// Readers of YAML disagree on where the indentation of such a block ends.
@@ -58,19 +59,27 @@ func scanBytes(r *report, src []byte, lim Limits) {
 					"the first line of a block must not start with a tab")
 			}
 			first = false
+			m.inside(text)
 			continue
 		}
 		body, first = -1, false
-		if strings.HasPrefix(text, "%TAG") {
+		if m.outside(text); m.most() > marksPerValue*lim.Nodes {
+			r.err(at, codeLimit, fewerValues, "the file holds more than the %d values allowed", lim.Nodes)
+			return
+		}
+		if bytes.HasPrefix(text, []byte("%TAG")) {
 			r.err(at, codeTag, "remove the line", "%%TAG directives are not supported")
 		}
 		if text[indent] == '\t' {
 			r.err(pos{i + 1, indent + 1}, codeTab, "replace the tab with spaces",
 				"YAML does not allow tabs for indentation")
 		}
-		if strings.ContainsAny(text, "|>") && blockHeader.MatchString(text) {
+		if bytes.IndexByte(text, '|') >= 0 && blockHeader.Match(text) || bytes.IndexByte(text, '>') >= 0 && blockHeader.Match(text) {
 			body, first = indent, true
 		}
+	}
+	if m.most() > marksPerValue*lim.Nodes {
+		r.err(pos{}, codeLimit, fewerValues, "the file holds more than the %d values allowed", lim.Nodes)
 	}
 }
 
@@ -120,8 +129,8 @@ func tokenize(r *report, src []byte, lim Limits) token.Tokens {
 		if err != nil {
 			return tokens // the last token says what is wrong
 		}
-		if len(tokens) > 2*lim.Nodes+1000 {
-			r.err(place(tokens[len(tokens)-1]), codeLimit, "split the workflow into several files",
+		if len(tokens) > marksPerValue*lim.Nodes {
+			r.err(place(tokens[len(tokens)-1]), codeLimit, fewerValues,
 				"the file holds more than the %d values allowed", lim.Nodes)
 			return nil
 		}

@@ -127,6 +127,7 @@ type builder struct {
 	stopped bool
 	// anchors are the values that aliases stand for: once whole, and nil while they are being built.
 	anchors map[*yaml.Node]*node
+	slab    []node // not yet used
 }
 
 // quotedStyles are the scalars whose text is not in the file as it is.
@@ -134,7 +135,8 @@ const quotedStyles = yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle | yaml.Lite
 
 // node converts n, which is depth collections deep; at is used where n has no place of its own.
 func (b *builder) node(n *yaml.Node, depth int, at pos) *node {
-	out := &node{at: placeOf(n), size: 1}
+	out := b.fresh()
+	out.at, out.size = placeOf(n), 1
 	b.nodes++
 	switch {
 	case b.stopped:
@@ -145,7 +147,7 @@ func (b *builder) node(n *yaml.Node, depth int, at pos) *node {
 		return out
 	case b.nodes > b.lim.Nodes:
 		b.stopped = true
-		b.err(out.at, codeLimit, "split the workflow into several files", "the file holds more than the %d values allowed", b.lim.Nodes)
+		b.err(out.at, codeLimit, fewerValues, "the file holds more than the %d values allowed", b.lim.Nodes)
 		return out
 	}
 	if n.Anchor != "" {
@@ -184,6 +186,16 @@ func (b *builder) node(n *yaml.Node, depth int, at pos) *node {
 	default:
 		b.err(out.at, codeYAML, "write it in a simpler form", "this is not supported in a workflow file")
 	}
+	return out
+}
+
+// fresh is a node of the slab, which costs less than one alone.
+func (b *builder) fresh() *node {
+	if len(b.slab) == 0 {
+		b.slab = make([]node, 32)
+	}
+	out := &b.slab[0]
+	b.slab = b.slab[1:]
 	return out
 }
 
@@ -232,7 +244,7 @@ func (b *builder) pairs(out *node, n *yaml.Node, depth int) {
 		b.err(out.at, codeLimit, "use fewer keys", "one mapping has more than the %d keys allowed", maxMapKeys)
 		return
 	}
-	first := make(map[string]pos, len(n.Content)/2)
+	first := seen{few: make([]keyAt, 0, min(len(n.Content)/2, fewKeys))}
 	var merges []pair
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k := n.Content[i]
@@ -246,11 +258,11 @@ func (b *builder) pairs(out *node, n *yaml.Node, depth int) {
 			b.err(key.at, codeYAML, "write a plain word as the key", "a key must be text, this is %s", key)
 			continue
 		}
-		if was, twice := first[key.text]; twice {
+		if was, twice := first.at(key.text); twice {
 			b.err(key.at, codeTwice, "remove one of them", "the key %s is already on line %d", quoted(key.text), was.line)
 			continue
 		}
-		first[key.text] = key.at
+		first.add(key.text, key.at)
 		p := pair{key: key.text, at: key.at, value: value}
 		if k.Tag == "!!merge" {
 			merges = append(merges, p)
@@ -259,13 +271,13 @@ func (b *builder) pairs(out *node, n *yaml.Node, depth int) {
 		out.pairs = append(out.pairs, p)
 	}
 	for _, m := range merges {
-		b.merge(out, m, first)
+		b.merge(out, m, &first)
 	}
 }
 
 // merge puts the pairs of what << names behind those of out, but for keys that out has. Of several mappings the first
 // one wins.
-func (b *builder) merge(out *node, m pair, have map[string]pos) {
+func (b *builder) merge(out *node, m pair, have *seen) {
 	sources := []*node{m.value}
 	if m.value.kind == sequence {
 		sources = m.value.items
@@ -276,8 +288,8 @@ func (b *builder) merge(out *node, m pair, have map[string]pos) {
 			return
 		}
 		for _, p := range s.pairs {
-			if _, there := have[p.key]; !there {
-				have[p.key] = p.at
+			if _, there := have.at(p.key); !there {
+				have.add(p.key, p.at)
 				out.pairs = append(out.pairs, p)
 			}
 		}

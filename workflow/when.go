@@ -63,7 +63,7 @@ func (d *decoder) condition(where string, n *node) Condition {
 			c.Schedule = d.schedules(p.key, p.at, p.value)
 		}
 	})
-	if there["event"] && d.errors == before { // else what is missing may only be misspelt
+	if there.has("event") && d.errors == before { // else what is missing may only be misspelt
 		d.effects(c, places)
 	}
 	return c

@@ -152,7 +152,7 @@ func heavy(size int, lists bool) []byte {
 		fmt.Fprintf(&b, "  - name: step %d\n", i)
 		if lists {
 			b.WriteString("    environment:\n")
-			for j := range 90 {
+			for j := range 23 {
 				fmt.Fprintf(&b, "      NAME_%d: value\n", j)
 			}
 		}
