@@ -100,6 +100,9 @@ func (d *decoder) noTemplates(key string, v *node, text string, command bool) bo
 		fix = "use the variable " + instead + " in the command, in double quotes"
 	}
 	if !command {
+		if strings.HasPrefix(name, "secrets.") && instead != "" {
+			fix = "remove the line; the secret is the variable " + instead + " of the steps, once it is set"
+		}
 		d.err(at, codeTemplate, fix, "nothing is filled in to the value of %s: %s would stay as it is", quoted(key), quoted(whole))
 		return false
 	}

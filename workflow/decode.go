@@ -68,8 +68,16 @@ func (d *decoder) unknown(p pair, where string, keys []key, there keyNames) stri
 		known = append(known, k.name)
 	}
 	slices.Sort(known)
+	if meant, says, fix := elsewhere(p, known); fix != "" {
+		d.err(p.at, codeKey, fix, "unknown key %s in %s; %s", quoted(p.key), where, says)
+		return meant
+	}
 	if want := foreign(p.key, known); want != "" {
-		d.err(p.at, codeKey, "rename it to "+want, "unknown key %s in %s; here it is called %s", quoted(p.key), where, quoted(want))
+		fix := "rename it to " + want
+		if want == "when" && p.value.kind != scalar && (p.value.kind != sequence || len(p.value.items) == 0 || p.value.items[0].kind != mapping) {
+			fix = "write when: [{event: push, branch: [main]}], a list of conditions"
+		}
+		d.err(p.at, codeKey, fix, "unknown key %s in %s; here it is called %s", quoted(p.key), where, quoted(want))
 		switch {
 		case there.has(want):
 		case want == "when":
@@ -132,7 +140,7 @@ func foreign(key string, known []string) string {
 		{"depends_on", "needs"}, {"dependsOn", "needs"}, {"continue-on-error", "continue_on_error"}, {"allow_failure", "continue_on_error"},
 		{"working-directory", "working_directory"}, {"workdir", "working_directory"}, {"cwd", "working_directory"},
 		{"strategy", "matrix"}, {"deploys-to", "deploys_to"}, {"if-condition", "if"}, {"cancel-in-progress", "cancel"}, {"cancel_in_progress", "cancel"},
-		{"artefacts", "artifacts"}, {"retries", "retry"}, {"retention-days", "retention"}, {"expire_in", "retention"},
+		{"artefacts", "artifacts"}, {"container", "image"}, {"retries", "retry"}, {"retention-days", "retention"}, {"expire_in", "retention"},
 	} {
 		if strings.EqualFold(w.theirs, key) && slices.Contains(known, w.ours) {
 			return w.ours

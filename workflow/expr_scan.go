@@ -56,6 +56,9 @@ func (p *exprParser) next() *exprFault {
 	case strings.HasPrefix(rest, "${{") || strings.HasPrefix(rest, "}}"):
 		f.end = at + len("${{") - strings.Count(rest[:2], "}")/2
 		f.message, f.fix, f.replace = "if is an expression already and takes no ${{ }}", "remove the ${{ and }}", ref("")
+		if inner, ok := strings.CutSuffix(strings.TrimSpace(p.src[len(p.src)-len(rest):]), "}}"); ok && at == 0 && strings.Count(inner, "}}") == 0 {
+			f.end, f.replace = len(p.src), ref(strings.TrimSpace(strings.TrimPrefix(inner, "${{")))
+		}
 	case r == '=':
 		f.message, f.fix, f.replace = `a single = has no meaning here`, "write == to compare", ref("==")
 	case r == '&' || r == '|':

@@ -93,7 +93,7 @@ func mutations() []mutation {
 		{"variable-reserved", warnReserved, "  LEVEL:", "  TANGLED_LEVEL:", "", "use another name", 0},
 		// Shapes.
 		{"type-command-number", codeType, "command: du -sh dist", "command: 42", `command: "42"`, `command: "42"`, 0},
-		{"type-command-list", codeType, "command: du -sh dist", "command: [du, dist]", "", "write one value", 0},
+		{"type-command-list", codeType, "command: du -sh dist", "command: [du, dist]", "", "write command: |", 0},
 		{"required-key", codeRequired, "  - key: node\n    paths:", "  - paths:", "  - key: go2\n    paths:", "add key: go", 0},
 		{"type-clone", codeType, "clone:\n  depth: 50\n  submodules: true\n  tags: false\n", "clone: false\n", "clone: {skip: true}\n", "write keys with values", 0},
 		{"type-name", codeType, "\nname: tests", "\nname:", "", "write a value after the colon", 0},

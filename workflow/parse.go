@@ -255,7 +255,7 @@ func dialect(r *report, root *node) bool {
 	if !jobs {
 		return false
 	}
-	r.err(at, codeDialect, "write when: for on:, and one file with steps: for each job; run: becomes command:",
+	r.err(at, codeDialect, "let spindle init --from github --print "+typed(r.file)+" translate it, or write when: for on:, one file with steps: for each job, and command: for run:",
 		"this looks like a GitHub Actions workflow (found %s)", strings.Join(found, ", "))
 	return true
 }

@@ -240,7 +240,7 @@ func strayAlias(r *report, tokens token.Tokens, i int, anchors map[string]bool) 
 	switch {
 	case anchors[word]:
 	case word == "" || strings.ContainsAny(word, "*./{}[],"):
-		r.err(place(t), codeAnchor, `put the pattern in quotes, such as "*"`,
+		r.err(place(t), codeAnchor, `put the pattern in quotes: "*", or "**" for names with a slash as well`,
 			"a value that starts with * is an alias in YAML, and this one has no anchor")
 		r.quote(place(t))
 	default:

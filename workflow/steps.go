@@ -8,6 +8,15 @@ import (
 )
 
 func (d *decoder) steps(key string, at pos, v *node) []Step {
+	switch v.kind {
+	case scalar:
+		d.err(v.at, codeType, stepFix(v.text, "steps: [", "]"), `"steps" must be a list of steps, this is %s`, v)
+		d.wrap(v, "["+stepOf(v.text)+"]", nil)
+		return nil
+	case mapping:
+		d.err(v.at, codeType, "start every step with a dash"+firstKey(v), `"steps" must be a list of steps, this is a mapping`)
+		return nil
+	}
 	items := d.sequence(key, at, v, d.lim.Steps)
 	if v.kind == sequence && len(v.items) == 0 {
 		d.err(v.at, codeRequired, `add one: steps: [{name: test, command: "make test"}]`, `"steps" is empty`)
@@ -24,6 +33,11 @@ var bareNumeral = regexp.MustCompile(`^[-+]?[0-9][0-9_.eE+-]*$`)
 
 func (d *decoder) step(where string, n *node) Step {
 	var s Step
+	if n.kind == scalar {
+		d.err(n.at, codeType, stepFix(n.text, "", ""), "%s must be a mapping of keys, this is %s", where, n)
+		d.wrap(n, stepOf(n.text), nil)
+		return s
+	}
 	d.object(n, where, stepKeys(), func(p pair) {
 		switch p.key {
 		case "name":
@@ -55,6 +69,11 @@ func (d *decoder) step(where string, n *node) Step {
 
 // command reads what the shell runs.
 func (d *decoder) command(where string, p pair) string {
+	if p.value.kind == sequence {
+		d.err(p.value.at, codeType, "write command: | and every command on a line of its own below it, without the dashes",
+			"the command of %s must be text, this is a list", where)
+		return ""
+	}
 	text, ok := d.text(p.key, p.at, p.value)
 	switch v := p.value; {
 	case !ok:

@@ -30,7 +30,7 @@ func syntax(r *report, src []byte, t *token.Token, message string) {
 			r.err(place(open), codeYAML, "close the quotes", "the quotes that open here close on line %d", end)
 			return
 		}
-		if misindented(r, src, at.line) {
+		if misindented(r, src, at.line) || colonInText(r, src, at) {
 			return
 		}
 		message = "a value is not allowed here: the line is indented differently from its siblings, or holds an unquoted colon"
@@ -108,7 +108,9 @@ func misindented(r *report, src []byte, line int) bool {
 		have := indentation(lines[at-1])
 		want := len(lines[at-2]) - len(bytes.TrimLeft(lines[at-2], " -"))
 		off := have - want
-		if off > 2 || off < -1 || off == 0 {
+		// A key below the dash of its entry, and not below the first key.
+		dash := have == indentation(lines[at-2]) && off < 0 && lines[at-1][have] != '-'
+		if off > 2 || off < -1 && !dash || off == 0 {
 			continue
 		}
 		fix := "remove " + spaces(off)

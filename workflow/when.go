@@ -31,6 +31,11 @@ func (d *decoder) when(key string, at pos, v *node) []Condition {
 		d.err(v.at, codeType, "start the condition with a dash: - event: push", `"when" must be a list of conditions, this is a mapping`)
 		return nil
 	}
+	if v.kind == scalar {
+		d.err(v.at, codeType, "write when: ["+conditionOf(v.text)+"]", `"when" must be a list of conditions, this is %s`, v)
+		d.wrap(v, "["+conditionOf(v.text)+"]", events())
+		return nil
+	}
 	items := d.sequence(key, at, v, d.lim.Conditions)
 	if v.kind == sequence && len(v.items) == 0 {
 		d.warn(v.at, warnUnused, "remove it, or add a condition", `an empty "when" is the same as none: every event starts the workflow`)
@@ -44,6 +49,11 @@ func (d *decoder) when(key string, at pos, v *node) []Condition {
 
 func (d *decoder) condition(where string, n *node) Condition {
 	var c Condition
+	if n.kind == scalar {
+		d.err(n.at, codeType, "write "+conditionOf(n.text), "%s must be a mapping of keys, this is %s", where, n)
+		d.wrap(n, conditionOf(n.text), events())
+		return c
+	}
 	places := map[string]pos{}
 	before := d.errors
 	there := d.object(n, where, conditionKeys(), func(p pair) {
@@ -83,6 +93,9 @@ func (d *decoder) oneOf(key string, at pos, v *node, known []string, what string
 			ask := ""
 			if w != "" {
 				fix, ask = "write "+w, "; did you mean "+quoted(w)+"?"
+			}
+			if strings.EqualFold(s, "tag") {
+				fix = `write push, and tag: ["**"] below it`
 			}
 			d.err(n.at, codeEvent, fix, "unknown %s %s (known: %s)%s", what, quoted(s), list(known), ask)
 			if alone {
