@@ -20,6 +20,7 @@ import (
 	_ "modernc.org/sqlite" // the SQLite driver, without cgo
 
 	"spindle/internal/clock"
+	"spindle/internal/flock"
 	"spindle/rbac"
 )
 
@@ -63,7 +64,7 @@ type Config struct {
 type Store struct {
 	c       Config
 	log     *slog.Logger
-	lock    *lock
+	lock    *flock.Lock
 	w       *writer
 	r       *reader
 	bell    bell
@@ -81,14 +82,18 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if err := os.MkdirAll(filepath.Dir(c.Path), 0o700); err != nil {
 		return nil, fmt.Errorf("store: make the folder: %w", err)
 	}
-	lk, err := takeLock(c.Path, now(c.Clock))
+	lk, err := flock.Take(c.Path+".lock", now(c.Clock))
+	var held *flock.HeldError
+	if errors.As(err, &held) {
+		return nil, fmt.Errorf("%w: %s is used by %s; stop that one first, or give this one its own database", ErrLocked, c.Path, held.Holder)
+	}
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{c: c, log: c.Log, lock: lk}
 	s.bell.reset()
 	if err := s.open(ctx); err != nil {
-		return nil, errors.Join(damaged(err), s.shut(), lk.release())
+		return nil, errors.Join(damaged(err), s.shut(), lk.Release())
 	}
 	return s, nil
 }
@@ -262,7 +267,7 @@ func (s *Store) Close() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		err = s.write(ctx, "close", func(t *tx) error { return t.exec1("UPDATE state SET clean = 1 WHERE id = 1") })
-		err = errors.Join(err, s.shut(), s.lock.release())
+		err = errors.Join(err, s.shut(), s.lock.Release())
 	})
 	return err
 }

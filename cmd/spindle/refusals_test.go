@@ -78,8 +78,8 @@ func TestStartIsRefusedWithTheFix(t *testing.T) {
 	defer s.kill()
 	code, said := b.refused("SPINDLE_SERVER_LISTEN_ADDR=" + freeAddr(t))
 	require.Equal(t, exitEnv, code, said)
-	require.Contains(t, said, "spindle.db")
 	require.Contains(t, said, "is used by pid")
+	require.Contains(t, said, "stop that one first")
 }
 
 // TestCommandLine is what a person sees who mistypes.

@@ -39,6 +39,8 @@ var (
 	ErrTooLarge = errors.New("images: too large")
 	// ErrDamaged says that content is not what its digest says, or no archive at all.
 	ErrDamaged = errors.New("images: damaged content")
+	// ErrLocked is a folder that another process has taken; the error's text names it.
+	ErrLocked = errors.New("images: the folder of images is in use")
 	// ErrFull says that the images in use leave no room for another.
 	ErrFull = errors.New("images: the store is full")
 )

@@ -14,10 +14,10 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
-	"golang.org/x/sys/unix"
 
 	"spindle/engines"
 	"spindle/internal/clock"
+	"spindle/internal/flock"
 )
 
 // Blobs keeps the compressed bytes of layers. Put refuses content that does not have the digest or the size with
@@ -68,7 +68,7 @@ type Store struct {
 	transport http.RoundTripper
 	creds     credentials
 	root      bool // the server may give files to other accounts
-	lock      *os.File
+	lock      *flock.Lock
 	flights   *flights
 	pulls     chan struct{}
 	unpacks   chan struct{}
@@ -167,18 +167,17 @@ func (s *Store) open() error {
 			return fmt.Errorf("images: create the folder: %w", err)
 		}
 	}
-	lock, err := os.OpenFile(filepath.Join(s.cfg.Dir, "lock"), os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
+	lock, err := flock.Take(filepath.Join(s.cfg.Dir, "lock"), s.cfg.Clock.Now())
+	var held *flock.HeldError
+	if errors.As(err, &held) {
+		return fmt.Errorf("%w: %s is used by %s; stop that one first, or give this one its own folder", ErrLocked, s.cfg.Dir, held.Holder)
+	}
 	if err != nil {
 		return fmt.Errorf("images: take the folder: %w", err)
 	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		_ = lock.Close()
-		return fmt.Errorf("images: %s is in use by another process: %w", s.cfg.Dir, err)
-	}
 	s.lock = lock
 	if err := s.load(); err != nil {
-		_ = lock.Close()
-		return fmt.Errorf("images: read what is stored: %w", err)
+		return errors.Join(fmt.Errorf("images: read what is stored: %w", err), lock.Release())
 	}
 	return nil
 }
@@ -186,7 +185,7 @@ func (s *Store) open() error {
 // Close stops what is being pulled, waits for it, and gives the folder free, once. Roots that are held stay on the disk.
 func (s *Store) Close() error {
 	s.flights.close()
-	if err := s.lock.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+	if err := s.lock.Release(); err != nil && !errors.Is(err, os.ErrClosed) {
 		return fmt.Errorf("images: close: %w", err)
 	}
 	return nil
