@@ -22,7 +22,7 @@ const (
 // Collections lists what the server asks a record stream for.
 func Collections() []string {
 	return []string{declarationNSID, manifestNSID, collaboratorNSID, ticketNSID, patchNSID,
-		olderRepoNSID, olderCollaboratorNSID, memberNSID}
+		olderRepoNSID, olderCollaboratorNSID, memberNSID, olderPullNSID}
 }
 
 // hints is what a frame hints at; nothing for frames that concern nobody here.
@@ -58,7 +58,7 @@ func (in *Ingest) hint(ctx context.Context, did string, o Op) (store.Recheck, bo
 		return store.Recheck{}, false
 	}
 	switch o.Collection {
-	case manifestNSID, collaboratorNSID, ticketNSID, patchNSID, declarationNSID, olderRepoNSID, olderCollaboratorNSID, memberNSID:
+	case manifestNSID, collaboratorNSID, ticketNSID, patchNSID, declarationNSID, olderRepoNSID, olderCollaboratorNSID, memberNSID, olderPullNSID:
 	default:
 		return store.Recheck{}, false
 	}
@@ -68,7 +68,8 @@ func (in *Ingest) hint(ctx context.Context, did string, o Op) (store.Recheck, bo
 	if _, err := syntax.ParseRecordKey(o.Rkey); err != nil {
 		return store.Recheck{}, false
 	}
-	if (in.c.OnlyFollowed || o.Collection == declarationNSID || strings.HasPrefix(o.Collection, "sh.")) && !in.follows(ctx, did) {
+	stranger := o.Collection != declarationNSID && !strings.HasPrefix(o.Collection, "sh.") || o.Collection == olderPullNSID
+	if (in.c.OnlyFollowed || !stranger) && !in.follows(ctx, did) {
 		in.c.Count("record_not_followed")
 		return store.Recheck{}, false
 	}

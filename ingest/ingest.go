@@ -71,6 +71,7 @@ type Knots interface {
 	Locate(ctx context.Context, repo string) (knot.Source, error)
 	RefContains(ctx context.Context, src knot.Source, ref, sha string) (bool, error)
 	RefHolds(ctx context.Context, src knot.Source, ref, sha string) (bool, error)
+	ResolveRef(ctx context.Context, src knot.Source, ref string) (string, error)
 }
 
 // Config is what an Ingest needs. All fields are required but OnlyFollowed, Gaps, Provers, Patience and Moved.
@@ -113,6 +114,7 @@ type Ingest struct {
 	followed followed
 	away     away
 	gaps     chan struct{} // has room for one
+	heads    chan struct{} // places to ask where a branch of a pull request is
 	proofs   *proofs
 	stats    stats
 	catalog  func() (*lexicon.BaseCatalog, error)
@@ -130,7 +132,7 @@ func New(c Config) *Ingest {
 		c.Patience = 4 * time.Second
 	}
 	in := &Ingest{
-		wake: make(chan struct{}, 1), gaps: make(chan struct{}, 1), proofs: newProofs(),
+		wake: make(chan struct{}, 1), gaps: make(chan struct{}, 1), proofs: newProofs(), heads: make(chan struct{}, headsAtOnce),
 		catalog: sync.OnceValues(lexicons.NewCatalog),
 	}
 	c.Prover = framed{Prover: c.Prover, proofs: in.proofs, clock: c.Clock, count: c.Count}

@@ -239,6 +239,8 @@ func (in *Ingest) effects(ctx context.Context, r store.Recheck) (store.Effects, 
 		return in.olderRepo(ctx, r)
 	case olderCollaboratorNSID:
 		return in.olderCollaborators(ctx, r.DID)
+	case olderPullNSID:
+		return in.olderPull(ctx, r)
 	case memberNSID:
 		return in.member(ctx, r)
 	case membersHint:

@@ -68,7 +68,7 @@ func (e *GitError) Unwrap() error { return e.Kind }
 // permanent lists what does not become better by asking again.
 var permanent = []error{
 	ErrGitMissing, ErrGitTooOld, ErrInvalid, ErrCommitGone, ErrRefGone, ErrRepoNotFound, ErrRefused,
-	ErrRedirected, ErrDenied, ErrTooLarge, ErrSubmodule,
+	ErrRedirected, ErrDenied, ErrTooLarge, ErrSubmodule, ErrNoMergeBase,
 }
 
 // Temporary says whether the same call may succeed later without anybody mending anything: an

@@ -136,3 +136,31 @@ func TestChangedFiles(t *testing.T) {
 		})
 	}
 }
+
+// TestMergeBase finds where a head left another history, also one at another host, and says when they never met.
+func TestMergeBase(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	o := h.repo(repoDID)
+	one := o.commit("refs/heads/main", "one", map[string]node{"a": text("1")})
+	o.git("", "update-ref", "refs/heads/fix", one)
+	fix := o.commit("refs/heads/fix", "fix", map[string]node{"a": text("1"), "b": text("1")})
+	main := o.commit("refs/heads/main", "two", map[string]node{"a": text("2")})
+	lone := o.commit("refs/heads/lone", "lone", map[string]node{"z": text("1")})
+	src := h.source(repoDID)
+	c := newClient(t, nil)
+	got, err := c.MergeBase(t.Context(), src, fix, src, "refs/heads/main", "")
+	require.NoError(t, err)
+	require.Equal(t, one, got)
+	got, err = c.MergeBase(t.Context(), src, fix, src, "", main)
+	require.NoError(t, err)
+	require.Equal(t, one, got)
+	_, err = c.MergeBase(t.Context(), src, lone, src, "refs/heads/main", "")
+	require.ErrorIs(t, err, ErrNoMergeBase)
+	require.False(t, Temporary(err))
+	_, err = c.MergeBase(t.Context(), src, fix, src, "refs/heads/none", "")
+	require.ErrorIs(t, err, ErrRefGone)
+	_, err = c.MergeBase(t.Context(), src, fix, src, "", strings.Repeat("a", 64))
+	require.ErrorIs(t, err, ErrInvalid)
+	noWorkTree(t, c)
+}

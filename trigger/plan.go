@@ -13,10 +13,6 @@ import (
 	"spindle/workflow"
 )
 
-// maxChanged bounds the list of changed files; above it every path condition matches, because running too
-// much is better than running too little.
-const maxChanged = 10_000
-
 // settle plans e and enqueues the plan, or settles e without a pipeline.
 func (p *Planner) settle(ctx context.Context, e store.Event) error {
 	t := e.Trigger
@@ -63,7 +59,7 @@ func (p *Planner) settle(ctx context.Context, e store.Event) error {
 			return p.c.Store.SettleEvent(ctx, e.ID, store.EventSkipped, "skipped: the push says "+marker)
 		}
 	}
-	plan, err := p.compile(ctx, t, repo, src, files)
+	plan, why, err := p.compile(ctx, t, repo, src, files)
 	if err != nil {
 		return err
 	}
@@ -73,10 +69,10 @@ func (p *Planner) settle(ctx context.Context, e store.Event) error {
 	if len(plan.Workflows) == 0 {
 		return p.c.Store.SettleEvent(ctx, e.ID, store.EventNoMatch, nothing(plan, files))
 	}
-	return p.enqueue(ctx, e, repo, src, gate, files, plan)
+	return p.enqueue(ctx, e, repo, src, gate, files, plan, why)
 }
 
-func (p *Planner) compile(ctx context.Context, t pipeline.Trigger, repo store.RepoBinding, src knot.Source, files knot.Files) (workflow.Plan, error) {
+func (p *Planner) compile(ctx context.Context, t pipeline.Trigger, repo store.RepoBinding, src knot.Source, files knot.Files) (workflow.Plan, string, error) {
 	in := workflow.Input{
 		Trigger: t, DefaultBranch: repo.DefaultBranch, Engines: p.c.Engines, Capabilities: p.c.Capabilities,
 		Limits: p.c.Limits,
@@ -87,26 +83,14 @@ func (p *Planner) compile(ctx context.Context, t pipeline.Trigger, repo store.Re
 	for _, s := range files.Skipped {
 		in.Files = append(in.Files, workflow.File{Path: workflow.Dir + s.Name, NotTaken: s.Why})
 	}
-	if old := base(t); old != "" && workflow.NeedsPaths(in.Files, p.c.Limits) {
-		names, complete, err := p.c.Sources.ChangedFiles(ctx, src, old, t.Commit, maxChanged)
-		if err != nil && knot.Temporary(err) {
-			return workflow.Plan{}, fmt.Errorf("list what changed since %s: %w", old, err)
+	why := ""
+	if (t.Pull != nil || strings.Trim(t.Old, "0") != "") && workflow.NeedsPaths(in.Files, p.c.Limits) {
+		var err error
+		if in.Changed, why, err = p.changed(ctx, t, repo, src); err != nil {
+			return workflow.Plan{}, "", err
 		}
-		// A base that is gone (a forced push) leaves the list unknown.
-		in.Changed = workflow.Changed{Files: names, Known: err == nil && complete}
 	}
-	return workflow.Compile(in), nil
-}
-
-// base is the commit that t's changes count from; empty when there is none.
-func base(t pipeline.Trigger) string {
-	if t.Pull != nil {
-		return t.Pull.Base
-	}
-	if strings.Trim(t.Old, "0") == "" {
-		return ""
-	}
-	return t.Old
+	return workflow.Compile(in), why, nil
 }
 
 // nothing says why a trigger starts nothing, file by file.
@@ -134,7 +118,7 @@ func nothing(plan workflow.Plan, files knot.Files) string {
 
 func (p *Planner) enqueue(
 	ctx context.Context, e store.Event, repo store.RepoBinding, src knot.Source, gate *rbac.Gate,
-	files knot.Files, plan workflow.Plan,
+	files knot.Files, plan workflow.Plan, unknown string,
 ) error {
 	t := e.Trigger
 	trust, err := p.trust(ctx, t, repo, src, gate, plan)
@@ -147,7 +131,7 @@ func (p *Planner) enqueue(
 		ID: pipeline.ID(p.c.IDs.Next()), Repo: repo.Repo, Owner: repo.Owner, Trigger: t, Trust: trust,
 		RepoName: repo.Name, Knot: repo.Knot, DefaultBranch: repo.DefaultBranch, Title: title, CreatedAt: now,
 	}
-	pl.Note = note(t, trust, plan)
+	pl.Note = note(t, trust, plan, unknown)
 	for _, w := range plan.Workflows {
 		row, err := planned(pl, w)
 		if err != nil {
@@ -171,8 +155,9 @@ func told(d workflow.Diagnostic) string {
 // maxNotes bounds what a note tells of single workflows, in lines.
 const maxNotes = 20
 
-// note is what a reader should know of the pipeline as a whole.
-func note(t pipeline.Trigger, trust pipeline.Trust, plan workflow.Plan) string {
+// note is what a reader should know of the pipeline as a whole. unknown, if not empty, is why it is not known which
+// files changed.
+func note(t pipeline.Trigger, trust pipeline.Trust, plan workflow.Plan, unknown string) string {
 	var lines []string
 	if t.Late && t.Kind == pipeline.Push {
 		lines = append(lines, "late: nobody told of this push at its time; it was found by comparing the repository's refs, so who pushed and with what options is not known")
@@ -182,6 +167,9 @@ func note(t pipeline.Trigger, trust pipeline.Trust, plan workflow.Plan) string {
 	if trust == pipeline.TrustFork {
 		lines = append(lines, "the code comes from outside of the repository: somebody who may push to it must approve this run; "+
 			"secrets and ID tokens are withheld, also after the approval")
+	}
+	if unknown != "" {
+		lines = append(lines, "which files changed is not known, so every condition on paths holds: "+unknown)
 	}
 	for _, d := range plan.Diagnostics {
 		lines = append(lines, told(d))

@@ -40,6 +40,8 @@ type Sources interface {
 	Workflows(ctx context.Context, src knot.Source, sha string) (knot.Files, error)
 	ChangedFiles(ctx context.Context, src knot.Source, from, to string, most int) (files []string, complete bool, err error)
 	RefContains(ctx context.Context, src knot.Source, ref, sha string) (bool, error)
+	// MergeBase is where head left the history of other: that of ref, or that of the commit at if ref is empty.
+	MergeBase(ctx context.Context, src knot.Source, head string, other knot.Source, ref, at string) (string, error)
 }
 
 // Config is what a Planner needs. All fields are required but Capabilities, Parallel, MaxTries and Limits.
