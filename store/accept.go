@@ -267,7 +267,7 @@ func (t *tx) putEvent(tr pipeline.Trigger, move *RefMove, a *Accepted) error {
 			return nil
 		}
 	}
-	key, err := t.moveKey(tr)
+	key, err := t.moveKey(at, tr)
 	if err != nil {
 		return err
 	}
@@ -345,17 +345,17 @@ func (t *tx) known(key string, tr pipeline.Trigger, a *Accepted) error {
 
 // moveKey is the key under which tr is known or will be. A push is named by the move of its ref, and a ref may
 // make the same move again after others (A to B, back, and A to B): a knot numbers nothing, so a move that is
-// known and goes on from where the last one led is a new event, and its key gets the number of that last event.
+// known and goes on from where the ref is, is a new event, and its key gets the number of the last event of that ref.
 // Told twice in a row it is the same event, as is an old move told again that does not go on from there.
-func (t *tx) moveKey(tr pipeline.Trigger) (string, error) {
+func (t *tx) moveKey(at string, tr pipeline.Trigger) (string, error) {
 	if tr.Kind != pipeline.Push || tr.RetryOf != "" {
 		return tr.Key, nil
 	}
 	var last int64
-	var lastKey, old, commit, at string
+	var lastKey, old, commit, when string
 	some, err := t.get(`SELECT id, key, coalesce(json_extract(body, '$.old'), ''), json_extract(body, '$.commit'), json_extract(body, '$.at') FROM events
 		WHERE repo = ? AND json_extract(body, '$.ref') = ? AND json_extract(body, '$.kind') = 'push'
-		AND json_extract(body, '$.retryOf') IS NULL ORDER BY id DESC LIMIT 1`, []any{tr.Repo, tr.Ref}, &last, &lastKey, &old, &commit, &at)
+		AND json_extract(body, '$.retryOf') IS NULL ORDER BY id DESC LIMIT 1`, []any{tr.Repo, tr.Ref}, &last, &lastKey, &old, &commit, &when)
 	if err != nil || !some {
 		return tr.Key, err
 	}
@@ -369,10 +369,10 @@ func (t *tx) moveKey(tr pipeline.Trigger) (string, error) {
 	switch {
 	case err != nil || !had:
 		return tr.Key, err
-	case tr.ActorSource.Streamed() && !later(tr.At, at):
+	case tr.ActorSource.Streamed() && !later(tr.At, when):
 		// A stream tells when it happened: what is older than the last move is no new one.
 		return known, nil
-	case commit == tr.Old:
+	case linked(at, tr):
 		return fmt.Sprintf("%s:%d", tr.Key, last), nil
 	}
 	return known, nil

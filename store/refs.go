@@ -64,6 +64,9 @@ func (s *Store) Sight(ctx context.Context, repo string, l Look, refs, gone []Ref
 			ON CONFLICT (repo) DO UPDATE SET mark = excluded.mark, last_at = excluded.last_at`, repo, l.Mark, micros(t.now)); err != nil {
 			return err
 		}
+		if _, err := t.exec("UPDATE events SET early = 0 WHERE repo = ? AND early AND id <= ?", repo, l.Mark); err != nil {
+			return err
+		}
 		if !l.First.IsZero() {
 			refs = nil
 		}
@@ -114,17 +117,75 @@ func (t *tx) sameMove(at string, tr pipeline.Trigger) (key string, err error) {
 }
 
 // move notes where a push takes its ref. One that does not go on from where the ref is believed to be leaves that as
-// it is: it is told late, or others before it were lost, and the next look tells which.
+// it is: it is told late, or others before it were lost, and the next look tells which. When the one that was missing
+// comes, those that were told before it and go on from it count as well.
 func (t *tx) move(at string, tr pipeline.Trigger, event int64) error {
-	switch {
-	case !tr.Late && !linked(at, tr):
-		return nil
-	case zeroName(tr.Commit):
+	if !tr.Late && !linked(at, tr) {
+		// Of a ref of which nothing was ever told, any push tells where it is.
+		var one int
+		known, err := t.get("SELECT 1 FROM refs WHERE repo = ? AND ref = ?", []any{tr.Repo, tr.Ref}, &one)
+		if err == nil && !known {
+			known, err = t.toldBefore(tr, event)
+		}
+		if err != nil {
+			return err
+		}
+		if known {
+			_, err := t.exec("UPDATE events SET early = 1 WHERE id = ?", event)
+			return err
+		}
+	}
+	if tr.Late {
+		if _, err := t.exec(`UPDATE events SET early = 0 WHERE repo = ? AND early AND json_extract(body, '$.ref') = ?
+			AND json_extract(body, '$.commit') = ?`, tr.Repo, tr.Ref, tr.Commit); err != nil {
+			return err
+		}
+	}
+	to, err := t.onward(tr)
+	if err != nil {
+		return err
+	}
+	return t.placeRef(tr, to, event)
+}
+
+// toldBefore tells whether an earlier event speaks of the ref of tr.
+func (t *tx) toldBefore(tr pipeline.Trigger, event int64) (bool, error) {
+	var one int
+	return t.get(`SELECT 1 FROM events WHERE repo = ? AND json_extract(body, '$.ref') = ? AND json_extract(body, '$.kind') = 'push'
+		AND json_extract(body, '$.retryOf') IS NULL AND id < ? LIMIT 1`, []any{tr.Repo, tr.Ref, event}, &one)
+}
+
+// mostOnward bounds how many pushes that were told too early are followed.
+const mostOnward = 1000
+
+// onward is where a ref is after tr: pushes that were told too early may go on from where tr leads.
+func (t *tx) onward(tr pipeline.Trigger) (string, error) {
+	to := tr.Commit
+	for range mostOnward {
+		var id int64
+		var next string
+		some, err := t.get(`SELECT id, json_extract(body, '$.commit') FROM events WHERE repo = ? AND early
+			AND json_extract(body, '$.ref') = ? AND coalesce(json_extract(body, '$.old'), '') = ? ORDER BY id LIMIT 1`,
+			[]any{tr.Repo, tr.Ref, to}, &id, &next)
+		if err != nil || !some {
+			return to, err
+		}
+		if _, err := t.exec("UPDATE events SET early = 0 WHERE id = ?", id); err != nil {
+			return to, err
+		}
+		to = next
+	}
+	return to, nil
+}
+
+// placeRef notes where the ref of tr is now.
+func (t *tx) placeRef(tr pipeline.Trigger, sha string, event int64) error {
+	if zeroName(sha) {
 		_, err := t.exec("DELETE FROM refs WHERE repo = ? AND ref = ?", tr.Repo, tr.Ref)
 		return err
 	}
 	_, err := t.exec(`INSERT INTO refs (repo, ref, sha, event, seen_at) VALUES (?, ?, ?, ?, ?) ON CONFLICT (repo, ref) DO UPDATE
-		SET sha = excluded.sha, event = excluded.event, seen_at = excluded.seen_at`, tr.Repo, tr.Ref, tr.Commit, event, micros(t.now))
+		SET sha = excluded.sha, event = excluded.event, seen_at = excluded.seen_at`, tr.Repo, tr.Ref, sha, event, micros(t.now))
 	if err != nil {
 		return fmt.Errorf("ref %s: %w", tr.Ref, err)
 	}

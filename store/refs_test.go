@@ -214,3 +214,57 @@ func TestAnyOrderOfNoticesAndLooks(t *testing.T) {
 		}
 	})
 }
+
+// TestAPushToldEarlyAndAgainIsOne tells pushes before the one that they go on from, and again after it, as a knot does
+// whose first notice met a server that was down.
+func TestAPushToldEarlyAndAgainIsOne(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.told(0, 1)
+	require.Equal(t, name(1), b.at())
+	late := b.told(3, 4)
+	next := b.told(2, 3)
+	require.Equal(t, name(1), b.at())
+	b.told(1, 2)
+	require.Equal(t, name(4), b.at(), "what was told before counts as well")
+	for _, again := range []struct {
+		from, to int
+		was      Accepted
+	}{{3, 4, late}, {2, 3, next}, {3, 4, late}} {
+		a := b.told(again.from, again.to)
+		require.True(t, a.Duplicate, "%d to %d", again.from, again.to)
+		require.Equal(t, again.was.EventID, a.EventID)
+	}
+	// Back, and the same move anew: that is another push.
+	require.False(t, b.told(4, 3).Duplicate)
+	require.False(t, b.told(3, 4).Duplicate)
+	require.Equal(t, name(4), b.at())
+}
+
+// TestEachPushIsOneHoweverTold tells a history of pushes in any order, each at least once.
+func TestEachPushIsOneHoweverTold(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		b := newBench(t)
+		n := rapid.IntRange(1, 7).Draw(rt, "pushes")
+		var order []int
+		for i := range n {
+			for range rapid.IntRange(1, 3).Draw(rt, "times") {
+				order = append(order, i)
+			}
+		}
+		order = rapid.Permutation(order).Draw(rt, "order")
+		events := map[int]int64{}
+		for _, i := range order {
+			a := b.told(i, i+1)
+			if was, known := events[i]; known {
+				require.True(rt, a.Duplicate, "%d of %v", i, order)
+				require.Equal(rt, was, a.EventID, "%d of %v", i, order)
+				continue
+			}
+			require.False(rt, a.Duplicate, "%d of %v", i, order)
+			events[i] = a.EventID
+		}
+		require.Len(rt, events, n)
+	})
+}
